@@ -26,17 +26,21 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     return f"did you mean '{spelled[near[0]]}'?" if near else None
 
 
-def no_attribute(owner: object, name: str, elsewhere: Mapping[str, object]) -> AttributeError:
-    """What `__getattr__` raises: Python's own error, with the expression among `elsewhere` (→ what it gives) that has
-    an attribute of this name. It raises the error of a property that raised an AttributeError itself."""
+def no_attribute(
+    owner: object, name: str, elsewhere: Mapping[str, object], of_others: Mapping[str, str] | None = None
+) -> AttributeError:
+    """What `__getattr__` raises: Python's own error, with what to write for it: an expression among `elsewhere`
+    (→ what it gives) that has an attribute of this name, or what other libraries' name for it is here (`of_others`).
+    It raises the error of a property that raised an AttributeError itself."""
     try:
         object.__getattribute__(owner, name)
     except AttributeError as error:
         if name.startswith("_") or hasattr(type(owner), name):
             return error
-    found = next((place for place, kind in elsewhere.items() if hasattr(kind, name)), None)
+    places = (f"{place}.{name}" for place, kind in elsewhere.items() if hasattr(kind, name))
+    found = (of_others or {}).get(name) or next(places, None)
     told = f"'{type(owner).__name__}' object has no attribute '{name}'"
-    return AttributeError(told if found is None else f"{told}: write {found}.{name}", name=name, obj=owner)
+    return AttributeError(told if found is None else f"{told}: write {found}", name=name, obj=owner)
 
 
 class BucketlakeError(Exception):

@@ -63,7 +63,6 @@ def prepare_write(
     bucket number raises InvalidError at once.
     Spec: docs/spec/writing.md
     """
-    store.check_holds(snapshot)  # before anything is written for a table that is gone
     check_places(store)
     for item in store.schema.blob_fields:
         refuse_keys(item.type)
