@@ -52,6 +52,7 @@ class State:
 def state_of(store: Store) -> State:
     """What the newest snapshot says. Errors: those of reading metadata."""
     snapshot = store.latest_snapshot()
+    store.check_holds(snapshot)
     if snapshot is None:
         return State()
     files = sum(one.num_added_files - one.num_deleted_files for one in store.data_manifests(snapshot))

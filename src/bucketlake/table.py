@@ -107,6 +107,18 @@ else:  # loaded by the calls that need them: most look at a table and go
     parsing = lazy("bucketlake.predicate.parse")
     append_compact = lazy("bucketlake.ops.compact.append_compact")
 
+# What other libraries call what a table does.
+OF_OTHERS = {
+    "history": "table.snapshots()",
+    "optimize": "table.compact()",
+    "vacuum": "table.expire_snapshots()",
+    "expire": "table.expire_snapshots()",
+    "rollback": "table.rollback_to(version)",
+    "restoreToVersion": "table.rollback_to(version)",
+    "restoreToTimestamp": "table.rollback_to(timestamp=…)",
+    "detail": "table.report()",
+}
+_NAMES = {**OF_OTHERS, "append": "table.write_arrow(rows)", "upsert": "table.write_arrow(rows), which upserts"}
 Arrow = Any  # Arrow data, a pandas DataFrame, columns or rows in Python: see ops.given
 
 
@@ -192,8 +204,11 @@ class Table(Streams, Frames):
     # ---- look
 
     def snapshots(self) -> list[Snapshot]:
-        """All snapshots that have not expired, oldest first."""
-        return list(self.store.snapshots())
+        """All snapshots that have not expired, oldest first. NotFoundError for a table that was dropped."""
+        found = list(self.store.snapshots())
+        if not found:
+            self.store.check_holds(None)
+        return found
 
     def latest_snapshot(self) -> Snapshot | None:
         """The newest snapshot, None if nothing was committed."""
@@ -276,6 +291,7 @@ class Table(Streams, Frames):
         if mode not in ("append", "overwrite"):
             raise InvalidError("unknown write mode", mode=mode, remedy="use 'append' or 'overwrite'")
         table = self.with_options(options).for_writing()
+        table.store.check_holds(None)  # before rows are asked for
         if mode == "append":
             preparing.refuse_plain_append(table.store)
         data = given_rows.arrow_input(data)
@@ -538,7 +554,7 @@ class Table(Streams, Frames):
     if not TYPE_CHECKING:  # a checker must know which names there are
 
         def __getattr__(self, name: str) -> Any:
-            raise no_attribute(self, name, {"table.to_arrow()": pa.Table, "table.to_polars()": pl.LazyFrame})
+            raise no_attribute(self, name, {"table.to_arrow()": pa.Table, "table.to_polars()": pl.LazyFrame}, _NAMES)
 
     def _branch_store(self, name: str) -> Store:
         return self.with_options(branch=name).for_writing().store

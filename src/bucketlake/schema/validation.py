@@ -71,6 +71,12 @@ def _need(condition: bool, message: str, remedy: str | None = None) -> None:
         raise InvalidError(message, remedy=remedy)
 
 
+def _need_column(name: str, schema: TableSchema, message: str) -> None:
+    known = schema.field_names
+    if name not in known:
+        raise InvalidError(message, remedy=did_you_mean(name, known) or f"columns: {', '.join(known)}")
+
+
 def _check_keys(schema: TableSchema) -> None:
     if schema.primary_keys and not schema.trimmed_primary_keys:
         raise InvalidError(
@@ -200,10 +206,8 @@ def _check_field_options(schema: TableSchema) -> None:
             continue
         segments = key.split(".")
         for name in segments[1].split(","):
-            _need(
-                name == "default-aggregate-function" or name in schema.field_names,
-                f"Field {name} can not be found in table schema.",
-            )
+            if name != "default-aggregate-function":
+                _need_column(name, schema, f"Field {name} can not be found in table schema.")
         _need(
             len(segments) <= 3
             or segments[1] not in schema.field_names
@@ -215,7 +219,7 @@ def _check_field_options(schema: TableSchema) -> None:
 def _check_sequence(schema: TableSchema, options: TableOptions) -> None:
     names = options.names("sequence.field")
     for name in names:
-        _need(name in schema.field_names, f"Sequence field: '{name}' can not be found in table schema.")
+        _need_column(name, schema, f"Sequence field: '{name}' can not be found in table schema.")
         _need(
             f"fields.{name}.aggregate-function" not in schema.options,
             f"Should not define aggregation on sequence field: '{name}'.",
@@ -322,7 +326,7 @@ def _check_sequence_groups(schema: TableSchema, options: TableOptions) -> None:
     for fields, columns in sequence_groups(options):
         key = f"fields.{','.join(fields)}{_GROUP}"
         for name in (*fields, *columns):
-            _need(name in schema.field_names, f"Field {name} can not be found in table schema")
+            _need_column(name, schema, f"Field {name} can not be found in table schema")
             _need(
                 name not in schema.primary_keys,
                 f"The sequence-group '{key}' contains primary key field '{name}', which is not allowed. Primary key "
@@ -413,7 +417,7 @@ def _check_special_columns(schema: TableSchema, options: TableOptions) -> None:
         )
     kind = options.get("rowkind.field")
     if kind is not None:
-        _need(kind in schema.field_names, f"Rowkind field: '{kind}' can not be found in table schema.")
+        _need_column(kind, schema, f"Rowkind field: '{kind}' can not be found in table schema.")
         root = schema.field(kind).type.root
         _need(
             root in (Root.CHAR, Root.VARCHAR),

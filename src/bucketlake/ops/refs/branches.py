@@ -31,6 +31,7 @@ from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.publishing import by_catalog
+from bucketlake.ops.table.remedies import branch_remedy
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
 from bucketlake.schema.schema import TableSchema
 
@@ -133,9 +134,8 @@ def rename_branch(store: Store, name: str, target: str) -> None:
 
 def _require(store: Store, name: str) -> None:
     if not name.strip() or not has_branch(store, name):
-        raise NotFoundError(
-            f"Branch name '{name}' doesn't exist.", table=store.paths.root, branches=store.branches() or None
-        )
+        remedy = branch_remedy(name, store.branches())
+        raise NotFoundError(f"Branch name '{name}' doesn't exist.", table=store.paths.root, remedy=remedy)
 
 
 # ---------------------------------------------------------------------------------------------- fast-forward
