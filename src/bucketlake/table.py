@@ -303,7 +303,7 @@ class Table(Streams, Frames):
         """The same table, as one that reads its own branch alone, or UnsupportedError if it has options that writers
         here do not honour; InvalidError for a system table."""
         self._check_writable()
-        return self if fallback.other_branch(self.store) is None else self.with_options(fallback.ALONE)
+        return self if fallback.is_alone(self.store) else self.with_options(fallback.ALONE)
 
     def for_changing(self, rows: bool = False) -> Table:
         """As `for_writing`, under the table's newest schema, dynamic options kept: what puts rows in the place of

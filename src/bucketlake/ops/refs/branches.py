@@ -35,6 +35,10 @@ from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
 from bucketlake.schema.schema import TableSchema
 
 MAIN = "main"
+_READ_BY = (
+    *("scan.fallback-branch", "scan.primary-branch"),
+    *("scan.fallback-snapshot-branch", "scan.fallback-delta-branch"),
+)
 CLAIM = ".creating"  # a branch that is being made, or whose making died
 
 
@@ -106,7 +110,7 @@ def delete_branch(store: Store, name: str) -> None:
 
     Its schemas go first: what dies on the way leaves nothing that could be opened.
     """
-    for key in ("scan.fallback-branch", "scan.primary-branch"):
+    for key in _READ_BY:
         if store.options.text(key) == name:
             raise InvalidError(
                 f"Cannot delete branch '{name}' because it is configured as '{key}'. Unset '{key}' first.",
