@@ -16,7 +16,7 @@ from dataclasses import replace
 from bucketlake.errors import BucketlakeError, CommitError, InvalidError, NotFoundError
 from bucketlake.format.metadata.manifest import FileKind
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
-from bucketlake.ops.scan.chain import ENABLED, Chain, branch_of, by_group, named_chain, opened, places
+from bucketlake.ops.scan.chain import Chain, branch_of, by_group, opened, places, told_chain
 from bucketlake.ops.scan.scan import delta_entries, live_entries
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import Changes
@@ -43,12 +43,7 @@ class Guard:
     def of(cls, store: Store) -> Guard | None:
         """None where the handle is of neither branch. Where its options name none, those of the main branch do."""
         own = branch_of(store).lower()
-        if own == MAIN or not store.options.get(ENABLED):
-            return None
-        chain = named_chain(store)
-        if chain is None:
-            with suppress(NotFoundError):
-                chain = named_chain(opened(store, MAIN))
+        chain = None if own == MAIN else told_chain(store)
         if chain is None or own not in (chain.snapshot.lower(), chain.delta.lower()):
             return None
         return cls(store, chain, own == chain.delta.lower())

@@ -35,10 +35,6 @@ from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
 from bucketlake.schema.schema import TableSchema
 
 MAIN = "main"
-_READ_BY = (
-    *("scan.fallback-branch", "scan.primary-branch"),
-    *("scan.fallback-snapshot-branch", "scan.fallback-delta-branch"),
-)
 CLAIM = ".creating"  # a branch that is being made, or whose making died
 
 
@@ -110,7 +106,10 @@ def delete_branch(store: Store, name: str) -> None:
 
     Its schemas go first: what dies on the way leaves nothing that could be opened.
     """
-    for key in _READ_BY:
+    for key in (
+        *("scan.fallback-branch", "scan.primary-branch"),
+        *("scan.fallback-snapshot-branch", "scan.fallback-delta-branch"),
+    ):
         if store.options.text(key) == name:
             raise InvalidError(
                 f"Cannot delete branch '{name}' because it is configured as '{key}'. Unset '{key}' first.",

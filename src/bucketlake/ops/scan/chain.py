@@ -13,10 +13,11 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 
-from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
 from bucketlake.format.metadata.manifest import ManifestEntry
 from bucketlake.format.row.binary_row import without_arity_header
 from bucketlake.format.row.order import NULL, Rank, ranked_row
@@ -32,9 +33,7 @@ from bucketlake.predicate.tree import Predicate, restrict
 from bucketlake.schema.chain import chain_keys
 from bucketlake.values import dataclass
 
-ENABLED = "chain-table.enabled"
-SNAPSHOT_BRANCH, DELTA_BRANCH = "scan.fallback-snapshot-branch", "scan.fallback-delta-branch"
-CHAIN_KEYS = (SNAPSHOT_BRANCH, DELTA_BRANCH)
+CHAIN_KEYS = ("scan.fallback-snapshot-branch", "scan.fallback-delta-branch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +47,21 @@ class Chain:
 def named_chain(store: Store) -> Chain | None:
     """The branches that the options name, whichever branch this handle is of; None where they do not name both, or the
     table is no chain table."""
-    if not store.options.get(ENABLED):
+    if not store.options.get("chain-table.enabled"):
         return None
-    snapshot, delta = ((store.options.text(key) or "").strip() for key in CHAIN_KEYS)
+    snapshot = (store.options.text("scan.fallback-snapshot-branch") or "").strip()
+    delta = (store.options.text("scan.fallback-delta-branch") or "").strip()
     return Chain(snapshot, delta) if snapshot and delta else None
+
+
+def told_chain(store: Store) -> Chain | None:
+    """As `named_chain`; where the options of another branch name none, those of the main branch do."""
+    found = named_chain(store)
+    if found is not None or branch_of(store) == MAIN or not store.options.get("chain-table.enabled"):
+        return found
+    with suppress(NotFoundError):
+        return named_chain(opened(store, MAIN))
+    return None
 
 
 def chain_of(store: Store) -> Chain | None:

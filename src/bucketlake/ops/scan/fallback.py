@@ -62,6 +62,13 @@ def check_branches(store: Store, before: Mapping[str, str], after: Mapping[str, 
             )
 
 
+def selected(store: Store) -> Selection:
+    """As `select_snapshot`; of a chain table whose main branch has no snapshot yet, time travel is that of the branches
+    that it chains."""
+    anew = chain_of(store) is not None and _travels(store) and not store.options.is_set("scan.snapshot-id")
+    return Selection(None) if anew and store.latest_snapshot() is None else select_snapshot(store)
+
+
 def plan_branches(store: Store, scan: Scan, view: RowView | None = None) -> Plan:
     """The plan of a batch read of a table or of a view of its rows: of this branch, and of the other where options name
     one.
@@ -90,13 +97,16 @@ def _plan_chained(store: Store, own: Scan, chain: Chain, view: RowView | None) -
     """Partitions of this branch, then those of the snapshot branch, then what is chained."""
     selection = own.selection
     assert selection is not None
-    if view is not None or selection.created_since is not None:
-        what = f"${view.name}" if view is not None else "a read by the age of files"
+    if selection.created_since is not None or (view is not None and not view.computes):
+        what = "a read by the age of files" if view is None or selection.created_since is not None else f"${view.name}"
         raise UnsupportedError(
             f"{what} of a chain table", table=store.paths.root, remedy="read one branch: t$branch_<name>"
         )
     (snapshots, theirs), (deltas, newest) = (beside(store, selection, name) for name in (chain.snapshot, chain.delta))
-    whole, changes = replace(own, selection=theirs), replace(own, selection=newest)
+    if selection.snapshot is theirs.snapshot is newest.snapshot is None and _travels(store):
+        select_snapshot(store)  # no branch was there then, which it says
+    whole = _narrowed(snapshots, replace(own, selection=theirs), view)
+    changes, own = _narrowed(deltas, replace(own, selection=newest), view), _narrowed(store, own, view)
     known = partitions_of(store, own)
     complete = partitions_of(snapshots, whole) - known
     direct = plan_read(snapshots, replace(whole, partitions=complete)) if complete else Plan(theirs.snapshot, (), ())
