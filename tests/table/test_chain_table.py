@@ -367,6 +367,22 @@ def test_an_overwrite_that_dies_before_the_drop_says_so_and_can_be_repeated(
     assert "20250814" not in tables.partitions(WHOLE)
 
 
+def test_a_repair_of_the_delta_branch_leaves_whole_partitions(tmp_path: Path) -> None:
+    tables = Chain(tmp_path, bucket="1")
+    tables.write(WHOLE, ("20250810", 1, 1, "a"), ("20250811", 1, 1, "whole"))
+    tables.write(DELTA, ("20250811", 2, 1, "b"), ("20250812", 3, 1, "c"))
+    for day, branch in (("20250811", DELTA), ("20250810", WHOLE)):
+        (lost,) = tables.catalog.table(branch).files(where=f"dt = '{day}'")
+        Path(lost.path).unlink()
+    assert len(tables.catalog.table(DELTA).remove_unexisting_files()) == 1
+    assert tables.partitions(WHOLE) == ["20250810", "20250811"] and tables.partitions(DELTA) == ["20250812"]
+    assert len(tables.catalog.table(WHOLE).remove_unexisting_files()) == 1  # the one behind it is whole
+    (lost,) = tables.catalog.table(WHOLE).files()
+    Path(lost.path).unlink()
+    with pytest.raises(InvalidError, match="Snapshot partition cannot be dropped"):
+        tables.catalog.table(WHOLE).remove_unexisting_files()
+
+
 def test_the_main_branchs_options_hold_for_branches_that_name_none(tmp_path: Path) -> None:
     tables = Chain(tmp_path)
     paimons_example(tables)

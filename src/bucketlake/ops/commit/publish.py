@@ -70,6 +70,12 @@ class Request:
     operation: str | None = None
     statistics: str | None = None  # name of the file that an ANALYZE brings
     taken_row_ids: int = 0  # by rows whose files bring their ids
+    mends: bool = False  # takes out what is lost
+
+    @property
+    def rows_stay(self) -> bool:
+        """Whether rows only move."""
+        return ROWS_STAY_PROPERTY in self.properties
 
 
 @dataclass(slots=True)
@@ -134,7 +140,7 @@ class Publisher:
             tell_failed(self._store, request.name, error, started)
             raise
         if self._guard is not None:
-            self._guard.after(snapshot, ROWS_STAY_PROPERTY in request.properties, _dropped_beside)
+            self._guard.after(snapshot, request.mends or request.rows_stay, _dropped_beside)
         return snapshot
 
     def _loop(self, request: Request, scratch: Scratch, outcome: Outcome, started: int) -> Snapshot:
@@ -198,7 +204,8 @@ class Publisher:
         view = View(self._store, base)
         changes = request.plan(view)
         if self._guard is not None:
-            self._guard.check(view, request.name.kind, changes, ROWS_STAY_PROPERTY in request.properties)
+            stays = request.rows_stay or (request.mends and self._guard.is_delta)
+            self._guard.check(view, request.name.kind, changes, stays)
         name = replace(request.name, snapshot=base.id + 1 if base else FIRST_SNAPSHOT_ID)
         if self._must_check(name.kind, changes):
             entries = view.entries(changes.partitions)
