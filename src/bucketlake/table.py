@@ -29,7 +29,7 @@ from bucketlake.ops.refs import read_tags
 from bucketlake.ops.scan import fallback
 from bucketlake.ops.scan.partition_choice import both, chosen_partitions
 from bucketlake.ops.scan.scan import EntryFilter, Plan, Scan, live_entries, newest_rows
-from bucketlake.ops.scan.select import TRAVEL_KEYS, Selection, epoch_millis, select_snapshot
+from bucketlake.ops.scan.select import TRAVEL_KEYS, Selection, epoch_millis
 from bucketlake.ops.scan.system_tables import RowView
 from bucketlake.ops.stream.batches import BatchName, Once
 from bucketlake.ops.system.model import SystemTable
@@ -183,7 +183,7 @@ class Table(Streams, Frames):
         if isinstance(table.view, SystemTable):
             return table, Selection(None)
         refuse_undelivered(table.store.schema, for_writing=False)
-        selection = select_snapshot(table.store)
+        selection = fallback.selected(table.store)
         travels = any(table.options.is_set(key) for key in (*TRAVEL_KEYS, "scan.version"))
         snapshot = selection.snapshot
         if snapshot is None or not travels or snapshot.schema_id == table.schema.id:
@@ -319,7 +319,7 @@ class Table(Streams, Frames):
         """The same table, as one that reads its own branch alone, or UnsupportedError if it has options that writers
         here do not honour; InvalidError for a system table."""
         self._check_writable()
-        return self if fallback.other_branch(self.store) is None else self.with_options(fallback.ALONE)
+        return self if fallback.is_alone(self.store) else self.with_options(fallback.ALONE)
 
     def for_changing(self, rows: bool = False) -> Table:
         """As `for_writing`, under the table's newest schema, dynamic options kept: what puts rows in the place of
