@@ -48,6 +48,7 @@ from bucketlake.schema.column_options import under_options
 from bucketlake.schema.merging import Merging, merging
 from bucketlake.schema.schema import BucketMode, TableSchema, apply, column_names, is_replaced
 from bucketlake.schema.validation import refuse_undelivered
+from bucketlake.shown import OF_OTHERS
 from bucketlake.streams import Streams
 from bucketlake.types.model import DataField, arrow_schema
 from bucketlake.values import dataclass
@@ -107,17 +108,6 @@ else:  # loaded by the calls that need them: most look at a table and go
     parsing = lazy("bucketlake.predicate.parse")
     append_compact = lazy("bucketlake.ops.compact.append_compact")
 
-# What other libraries call what a table does.
-OF_OTHERS = {
-    "history": "table.snapshots()",
-    "optimize": "table.compact()",
-    "vacuum": "table.expire_snapshots()",
-    "expire": "table.expire_snapshots()",
-    "rollback": "table.rollback_to(version)",
-    "restoreToVersion": "table.rollback_to(version)",
-    "restoreToTimestamp": "table.rollback_to(timestamp=…)",
-    "detail": "table.report()",
-}
 _NAMES = {**OF_OTHERS, "append": "table.write_arrow(rows)", "upsert": "table.write_arrow(rows), which upserts"}
 Arrow = Any  # Arrow data, a pandas DataFrame, columns or rows in Python: see ops.given
 
@@ -417,8 +407,9 @@ class Table(Streams, Frames):
         if not table.schema.primary_keys:
             if table.schema.data_evolution:
                 changed = column_updates.update_columns(store, predicate, assign, assignments)
-                return expiring.after_change(store, changed)
-            return expiring.after_change(store, append_rows.update_rows(store, predicate, assignments))
+            else:
+                changed = append_rows.update_rows(store, predicate, assignments)
+            return expiring.after_change(store, changed)
         row_changes.refuse_update(table.schema, assignments)
         moving = sorted(set(assignments) & set(table.schema.partition_keys))
         if moving:
