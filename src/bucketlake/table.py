@@ -12,12 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bucketlake.env.env import Env
-from bucketlake.errors import (
-    InvalidError,
-    UnsupportedError,
-    already_done,
-    no_attribute,
-)
+from bucketlake.errors import InvalidError, UnsupportedError, already_done, no_attribute
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from bucketlake.frames.handle import Frames
 from bucketlake.frames.table_scan import threads

@@ -68,6 +68,7 @@ class Request:
     operation: str | None = None
     statistics: str | None = None  # name of the file that an ANALYZE brings
     taken_row_ids: int = 0  # by rows whose files bring their ids
+    keeps_schema: bool = False  # of the base: no file comes that another may have been written under
 
 
 @dataclass(slots=True)
@@ -312,6 +313,8 @@ class Publisher:
         assert scratch.delta is not None
         delta_count = record_count(changes.table)
         schema_id = newest_for(self._store, name, changes.table).id
+        if request.keeps_schema and base is not None:
+            schema_id = base.schema_id
         marks = [mark for mark in (request.watermark, base.watermark if base else None) if mark is not None]
         properties = self._properties(request, base, changes, base_list)
         taken = max(request.taken_row_ids, changes.taken_row_ids)
