@@ -284,7 +284,8 @@ class Table(Streams, Frames):
         Spec: docs/spec/writing.md
         """
         if mode not in ("append", "overwrite"):
-            raise InvalidError("unknown write mode", mode=mode, remedy="use 'append' or 'overwrite'")
+            remedy = "use 'append', which upserts where there is a primary key, or 'overwrite'"
+            raise InvalidError("unknown write mode", mode=mode, remedy=remedy)
         table = self.with_options(options).for_writing()
         table.store.check_holds(None)  # before rows are asked for
         if mode == "append":
