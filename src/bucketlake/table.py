@@ -12,12 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bucketlake.env.env import Env
-from bucketlake.errors import (
-    InvalidError,
-    UnsupportedError,
-    already_done,
-    no_attribute,
-)
+from bucketlake.errors import InvalidError, UnsupportedError, already_done, no_attribute
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from bucketlake.frames.handle import Frames
 from bucketlake.frames.table_scan import threads
@@ -279,7 +274,8 @@ class Table(Streams, Frames):
         Spec: docs/spec/writing.md
         """
         if mode not in ("append", "overwrite"):
-            raise InvalidError("unknown write mode", mode=mode, remedy="use 'append' or 'overwrite'")
+            remedy = "use 'append', which upserts where there is a primary key, or 'overwrite'"
+            raise InvalidError("unknown write mode", mode=mode, remedy=remedy)
         table = self.with_options(options).for_writing()
         table.store.check_holds(None)  # before rows are asked for
         if mode == "append":

@@ -359,3 +359,12 @@ def test_a_moment_is_dropped_by_any_of_its_texts(catalog: Catalog, text: str) ->
     made.write_arrow(pa.table({"id": pa.array([1], pa.int32())}), partition={"p": "2025-01-01 00:00:00Z"})
     made.drop_partitions([{"p": text}])
     assert made.to_arrow().num_rows == 0
+
+
+def test_the_text_none_is_no_null(catalog: Catalog) -> None:
+    made = catalog.create_table("t", pa.schema([("id", pa.int32()), ("p", pa.string())]), ["p"])
+    made.write_arrow(pa.table({"id": pa.array([1, 2], pa.int32()), "p": [None, "None"]}))
+    made.drop_partitions([{"p": "None"}])
+    assert made.to_arrow().to_pylist() == [{"id": 1, "p": None}]
+    made.drop_partitions([{"p": "__DEFAULT_PARTITION__"}])
+    assert made.to_arrow().num_rows == 0

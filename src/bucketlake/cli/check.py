@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +13,7 @@ from bucketlake.cli.grammar import Group, Option
 from bucketlake.cli.maintain import Changing
 from bucketlake.cli.output import confirmed
 from bucketlake.cli.progress import Drawn, working
-from bucketlake.cli.text import clean, count, look_of
+from bucketlake.cli.text import clean, count, look_of, quoted
 from bucketlake.cli.warehouse import OfTable, pairs_of
 from bucketlake.lazy import lazy
 
@@ -120,15 +119,10 @@ def advise(given: Advise) -> Rows:
             place = f" ({one.partition})" if one.partition else ""
             given.console.write([clean(f"{one.topic}{place}: {one.reason}")])
             given.console.write(
-                [clean(f"  do: bucketlake sql{given.place} -e {_quoted(one.command)}")] if one.command else []
+                [clean(f"  do: bucketlake sql{given.place} -e {quoted(one.command)}")] if one.command else []
             )
         return Rows([], hint="" if found else "nothing to advise")
     return Rows([(o.topic, o.partition, o.measure, o.threshold, o.reason, o.command) for o in found])
-
-
-def _quoted(statement: str) -> str:
-    """A statement as one word of a shell: in double quotes where nothing in it means something there."""
-    return shlex.quote(statement) if set(statement) & set('"$`\\!') else f'"{statement}"'
 
 
 CHECKED = columns(

@@ -14,7 +14,7 @@ from bucketlake.cli.command import CHANGING, add
 from bucketlake.cli.grammar import Group, Option
 from bucketlake.cli.output import confirmed
 from bucketlake.cli.progress import Drawn
-from bucketlake.cli.text import clean, count
+from bucketlake.cli.text import clean, count, quoted
 from bucketlake.cli.warehouse import OfTable, Where, millis_of, pairs_of
 from bucketlake.errors import InvalidError
 from bucketlake.lazy import lazy
@@ -152,7 +152,8 @@ class Rescale(Rewriting):
 def rescale(given: Rescale) -> Facts:
     """Change the number of buckets.
 
-    Of the whole table or of some partitions, while others read and write.
+    Of the whole table or of some partitions, while others read and write. The
+    option bucket stays: set it, too, as writers go by it.
     """
 
     def run(handle: Any) -> Snapshot | None:
@@ -160,7 +161,16 @@ def rescale(given: Rescale) -> Facts:
         done: Snapshot | None = handle.rescale(given.buckets, on_progress=Drawn(), **asked)
         return done
 
-    return _rewritten(given, run, "rescale")
+    told = _rewritten(given, run, "rescale")
+    found = given.plain_table()
+    own = found.schema.bucket
+    if told.values["snapshot"] is None or own < 1 or given.buckets in (None, own):
+        return told
+    name = found.name if found.name.replace(".", "").isidentifier() else given.named()
+    statement = f"ALTER TABLE {name} SET TBLPROPERTIES ('bucket' = '{given.buckets}')"
+    note = f"the option bucket is {own}, and writers refuse what has another number of buckets: set it, too"
+    more = [clean(note), clean(f"  do: bucketlake sql{given.place} -e {quoted(statement)}")]
+    return replace(told, text=[*(told.text or ()), *more])
 
 
 def _rewritten(given: Rewriting, run: Callable[[Any], Snapshot | None], what: str) -> Facts:

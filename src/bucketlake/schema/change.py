@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, did_you_mean
 from bucketlake.options.map_layout import without_column
@@ -17,7 +17,7 @@ from bucketlake.schema.column_options import member_renamed_in_options, renamed_
 from bucketlake.schema.default import check_defaults
 from bucketlake.schema.evolution import cast_allowed
 from bucketlake.types.ids import with_fresh_ids
-from bucketlake.types.model import DataField, DataType, Root, type_text
+from bucketlake.types.model import DataField, DataType, Root, parse_type_text, type_text
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -41,24 +41,26 @@ class RemoveOption:
     key: str
 
 
-def _require_type(kind: object) -> None:
-    if not isinstance(kind, DataType):
-        remedy = "parse_type_text('INT') of bucketlake.types makes one of text"
-        raise InvalidError("not a type of a column", given=kind, remedy=remedy)
+def _type_of(kind: object) -> DataType:
+    """The type, or what a text of Spark's names."""
+    found = parse_type_text(kind) if isinstance(kind, str) else kind
+    if not isinstance(found, DataType):
+        raise InvalidError("not a type of a column", given=kind, remedy="write it as text, as SQL does: 'INT'")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class AddColumn:
-    """Add a nullable column at the end, first, or after another one."""
+    """Add a nullable column at the end, first, or after another one. `type`: also as Spark's SQL writes it."""
 
     column: ColumnPath
-    type: DataType
+    type: Any  # a DataType, or the text of one: kept as a DataType
     comment: str | None = None
     first: bool = False
     after: str | None = None
 
     def __post_init__(self) -> None:
-        _require_type(self.type)
+        object.__setattr__(self, "type", _type_of(self.type))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +83,11 @@ class UpdateColumnType:
     """Give a column another type to which its values can be cast; it keeps its nullability unless told otherwise."""
 
     column: ColumnPath
-    type: DataType
+    type: Any  # a DataType, or the text of one: kept as a DataType
     keep_nullability: bool = True
 
     def __post_init__(self) -> None:
-        _require_type(self.type)
+        object.__setattr__(self, "type", _type_of(self.type))
 
 
 @dataclass(frozen=True, slots=True)

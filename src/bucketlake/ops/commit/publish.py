@@ -71,6 +71,7 @@ class Request:
     statistics: str | None = None  # name of the file that an ANALYZE brings
     taken_row_ids: int = 0  # by rows whose files bring their ids
     mends: bool = False  # takes out what is lost
+    keeps_schema: bool = False  # of the base: no file comes that another may have been written under
 
     @property
     def rows_stay(self) -> bool:
@@ -327,6 +328,8 @@ class Publisher:
         assert scratch.delta is not None
         delta_count = record_count(changes.table)
         schema_id = newest_for(self._store, name, changes.table).id
+        if request.keeps_schema and base is not None:
+            schema_id = base.schema_id
         marks = [mark for mark in (request.watermark, base.watermark if base else None) if mark is not None]
         properties = self._properties(request, base, changes, base_list)
         taken = max(request.taken_row_ids, changes.taken_row_ids)

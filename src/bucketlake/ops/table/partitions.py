@@ -81,10 +81,8 @@ def partition_scalar(value: object, field: DataField) -> pa.Scalar:
     """
     kind, zoned = arrow_type(field.type), field.type.root is Root.TIMESTAMP_LTZ
     if isinstance(value, dt.datetime) and field.type.root in STAMPS and (value.tzinfo is not None) is not zoned:
-        given = (
-            "give it a time zone: value.astimezone() takes it for this machine's" if zoned else "without a time zone"
-        )
-        raise _no_value(value, field, given)
+        remedy = "value.astimezone() takes it for this machine's time" if zoned else "give it without a time zone"
+        raise _no_value(value, field, remedy)
     if _is_cut(value, kind):
         raise _no_value(value, field)
     try:
@@ -147,10 +145,10 @@ class _Asked:
             return cls(None, given)
 
     def is_met(self, value: object, text: str) -> bool:
+        if value is None:
+            return self.value is None if self.text is None else self.text == text
         if self.text is not None and self.text in (text, str(value)):
             return True
-        if self.value is None:
-            return value is None and self.text is None
         if isinstance(self.value, float) and isinstance(value, float) and math.isnan(self.value):
             return math.isnan(value)
         return self.value == value

@@ -33,7 +33,7 @@ from bucketlake.format.metadata.snapshot import Snapshot, decode_snapshot
 from bucketlake.format.row.binary_rows import check_rows
 from bucketlake.lazy import futures
 from bucketlake.ops.table.cache import Cache
-from bucketlake.ops.table.remedies import snapshot_remedy, tag_remedy
+from bucketlake.ops.table.remedies import tag_remedy
 from bucketlake.options.options import TableOptions
 from bucketlake.paths import TablePaths
 from bucketlake.schema.schema import TableSchema
@@ -144,11 +144,11 @@ class Store:
         if found is not None:
             return found
         ids = self.snapshot_ids()
-        what = "There is currently no snapshot."
+        what, remedy = "There is currently no snapshot.", None
         if ids:
-            span = f"[{ids[0]}, {ids[-1]}]"
+            span, remedy = f"[{ids[0]}, {ids[-1]}]", "choose a snapshot that exists, or a tag"
             what = f"The specified scan snapshotId {snapshot_id} is out of available snapshotId range {span}"
-        raise NotFoundError(what, table=self.paths.root, snapshot=snapshot_id, remedy=snapshot_remedy(ids))
+        raise NotFoundError(what, table=self.paths.root, snapshot=snapshot_id, remedy=remedy)
 
     def has_snapshot(self, snapshot_id: int) -> bool:
         """Whether the snapshot's file exists."""

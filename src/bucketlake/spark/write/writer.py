@@ -111,7 +111,8 @@ def write(spark: SparkSession, table: Table, frame: DataFrame | pa.Table, reques
     failure the table is as it was.
     """
     if request.mode not in ("append", "overwrite"):
-        raise InvalidError("unknown write mode", mode=request.mode, remedy="use 'append' or 'overwrite'")
+        remedy = "use 'append', which upserts where there is a primary key, or 'overwrite'"
+        raise InvalidError("unknown write mode", mode=request.mode, remedy=remedy)
     table = table.for_writing()
     request = replace(request, partition=_stated(spark, request.partition, table.schema))
     if isinstance(frame, pa.Table):

@@ -17,9 +17,8 @@ _READS = frozenset(
 )
 _BEFORE = ("TABLE", "INTO", "ON")
 _CHANGES = frozenset(["ALTER", "CREATE", "DELETE", "DROP", "INSERT", "MERGE", "REPLACE", "TRUNCATE", "UPDATE"])
-_LEADS = frozenset(
-    ["INTO", "FROM", "TABLE", "OVERWRITE", "OR", "REPLACE", "IF", "NOT", "EXISTS"]
-)  # to the target's name
+# Between such a verb and what it changes.
+_LEADS = frozenset(["INTO", "FROM", "TABLE", "OVERWRITE", "OR", "REPLACE", "IF", "NOT", "EXISTS"])
 
 
 def refuse_unknown(lake: Lake, statement: str, tokens: list[Token]) -> None:
