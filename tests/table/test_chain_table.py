@@ -302,12 +302,18 @@ def test_reads_of_other_kinds_are_of_a_branch(tmp_path: Path) -> None:
     table = tables.catalog.table(MAIN)
     with pytest.raises(UnsupportedError, match="lookups in a chain table"):
         table.lookup({"dt": ["20250811"], "k": [1]})
+    with pytest.raises(UnsupportedError, match="cloning a chain table"):
+        tables.catalog.clone_table(table, "db.copy")
+    tables.catalog.clone_table(tables.catalog.table(WHOLE), "db.copy")
+    assert tables.rows("db.copy") == tables.rows(WHOLE)
     with pytest.raises(UnsupportedError, match=r"\$ro of a chain table"):
         tables.rows(f"{MAIN}$ro")
     with pytest.raises(UnsupportedError, match="age of files"):
         tables.rows(scan_file_creation_time_millis=1)
     with pytest.raises(InvalidError, match="Unset 'scan.fallback-delta-branch' first"):
         table.delete_branch("delta")
+    with pytest.raises(InvalidError, match="Cannot rename branch 'snapshot'"):
+        table.rename_branch("snapshot", "other")
     with pytest.raises(InvalidError, match="tells no branch"):
         table.read_split(table.plan(where="dt = '20250811'").splits_of(table.store)[0][1])
     parts = table.splits(where="dt = '20250811'")
