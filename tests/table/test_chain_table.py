@@ -354,6 +354,20 @@ def test_a_snapshot_partition_that_deltas_need_stays(tmp_path: Path) -> None:
     assert tables.partitions(WHOLE) == ["20250814"]
 
 
+def test_going_back_as_the_newest_snapshot_is_an_overwrite(tmp_path: Path) -> None:
+    tables = Chain(tmp_path)
+    for day in ("20250812", "20250810"):
+        tables.write(WHOLE, (day, 1, 1, "a"))
+    tables.write(DELTA, ("20250811", 2, 1, "b"))
+    with pytest.raises(InvalidError, match="Snapshot partition cannot be dropped"):
+        tables.catalog.table(WHOLE).rollback_to_as_latest(1)
+    assert tables.partitions(WHOLE) == ["20250810", "20250812"]
+    tables.write(WHOLE, ("20250809", 1, 1, "a"))
+    tables.write(DELTA, ("20250810", 5, 1, "late"))
+    tables.catalog.table(DELTA).rollback_to_as_latest(1)
+    assert tables.partitions(WHOLE) == ["20250809", "20250812"]
+
+
 def test_an_overwrite_that_dies_before_the_drop_says_so_and_can_be_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
