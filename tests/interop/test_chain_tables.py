@@ -28,6 +28,7 @@ pytestmark = pytest.mark.peer
 FIRST = int(os.environ.get("BUCKETLAKE_SEED") or 0)
 STEPS = 14 if SOAK else 8
 MAIN, WHOLE, DELTA = "db.t", "db.t$branch_snapshot", "db.t$branch_delta"
+HOURS_OF_ONE_COLUMN = {"partition.timestamp-pattern": "$dt", "partition.timestamp-formatter": "yyyyMMddHH"}
 KINDS: dict[str, tuple[list[str], dict[str, str]]] = {
     "daily": (["dt"], {"partition.timestamp-pattern": "$dt", "partition.timestamp-formatter": "yyyyMMdd"}),
     "hourly": (
@@ -49,6 +50,7 @@ KINDS: dict[str, tuple[list[str], dict[str, str]]] = {
 ENGINES: list[dict[str, str]] = [
     {},
     {"deletion-vectors.enabled": "true"},
+    {"changelog-producer": "input"},
     {"merge-engine": "partial-update", "partial-update.remove-record-on-delete": "true"},
 ]
 
@@ -121,7 +123,7 @@ def test_both_write_one_chain(flink: FlinkPaimon, tmp_path: Path, kind: str, see
         rows: list[tuple[int, dict[str, Any]]] = []
         for key in chance.sample(range(8), chance.randint(1, 6)):
             sequence += chance.randint(0, 2)  # some are alike, of other branches too
-            change = 3 if name == DELTA and not overwrites and chance.random() < 0.25 else 0
+            change = chance.choice([1, 3]) if name == DELTA and not overwrites and chance.random() < 0.25 else 0
             row = {**spec, "k": key, "s": sequence, "v": chance.choice([None, f"v{step}"])}
             rows.append((change, row))
         try:
@@ -164,6 +166,24 @@ def test_both_compact_a_partition_into_the_snapshot_branch(flink: FlinkPaimon, t
     assert sorted((one["region"], one["k"], one["s"]) for one in found) == [
         *(("CN", 1, 5), ("CN", 2, 1), ("FR", 9, 1), ("US", 3, 1))
     ]
+
+
+def test_paimon_goes_by_days_where_one_column_chains(flink: FlinkPaimon, tmp_path: Path) -> None:
+    """It takes other hours' deltas, or none. See docs/spec/chain_table.md#reading"""
+    both = Both(tmp_path, flink, "daily", {"bucket": "1", **HOURS_OF_ONE_COLUMN})
+
+    def row(hour: str, key: int) -> tuple[int, dict[str, Any]]:
+        return 0, {"dt": hour, "k": key, "s": 1, "v": None}
+
+    both.write("ours", WHOLE, [row("2025081020", 1)], None)
+    both.write("ours", DELTA, [row("2025081021", 2), row("2025081022", 3), row("2025081101", 4)], None)
+    found = both.catalog.table(MAIN).to_arrow(where="dt <> '2025081020'").to_pylist()
+    ours = sorted((one["dt"], one["k"]) for one in found)
+    assert ours == [("2025081021", key) for key in (1, 2)] + [("2025081022", key) for key in (1, 2, 3)] + [
+        ("2025081101", key) for key in (1, 2, 3, 4)
+    ]
+    theirs = sorted(one[:2] for one in both.world.read(MAIN)[1] if one[0] != "2025081020")
+    assert theirs != ours and ("2025081021", 4) in theirs and ("2025081101", 4) not in theirs
 
 
 def test_both_expire_the_same_segments(flink: FlinkPaimon, tmp_path: Path) -> None:

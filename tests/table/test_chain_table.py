@@ -302,12 +302,18 @@ def test_reads_of_other_kinds_are_of_a_branch(tmp_path: Path) -> None:
     table = tables.catalog.table(MAIN)
     with pytest.raises(UnsupportedError, match="lookups in a chain table"):
         table.lookup({"dt": ["20250811"], "k": [1]})
+    with pytest.raises(UnsupportedError, match="cloning a chain table"):
+        tables.catalog.clone_table(table, "db.copy")
+    tables.catalog.clone_table(tables.catalog.table(WHOLE), "db.copy")
+    assert tables.rows("db.copy") == tables.rows(WHOLE)
     with pytest.raises(UnsupportedError, match=r"\$ro of a chain table"):
         tables.rows(f"{MAIN}$ro")
     with pytest.raises(UnsupportedError, match="age of files"):
         tables.rows(scan_file_creation_time_millis=1)
     with pytest.raises(InvalidError, match="Unset 'scan.fallback-delta-branch' first"):
         table.delete_branch("delta")
+    with pytest.raises(InvalidError, match="Cannot rename branch 'snapshot'"):
+        table.rename_branch("snapshot", "other")
     with pytest.raises(InvalidError, match="tells no branch"):
         table.read_split(table.plan(where="dt = '20250811'").splits_of(table.store)[0][1])
     parts = table.splits(where="dt = '20250811'")
@@ -346,6 +352,20 @@ def test_a_snapshot_partition_that_deltas_need_stays(tmp_path: Path) -> None:
     tables.catalog.table(DELTA).drop_partitions([{"dt": f"202508{day}"} for day in (11, 12, 13)])
     whole.drop_partitions([{"dt": "20250810"}])
     assert tables.partitions(WHOLE) == ["20250814"]
+
+
+def test_going_back_as_the_newest_snapshot_is_an_overwrite(tmp_path: Path) -> None:
+    tables = Chain(tmp_path)
+    for day in ("20250812", "20250810"):
+        tables.write(WHOLE, (day, 1, 1, "a"))
+    tables.write(DELTA, ("20250811", 2, 1, "b"))
+    with pytest.raises(InvalidError, match="Snapshot partition cannot be dropped"):
+        tables.catalog.table(WHOLE).rollback_to_as_latest(1)
+    assert tables.partitions(WHOLE) == ["20250810", "20250812"]
+    tables.write(WHOLE, ("20250809", 1, 1, "a"))
+    tables.write(DELTA, ("20250810", 5, 1, "late"))
+    tables.catalog.table(DELTA).rollback_to_as_latest(1)
+    assert tables.partitions(WHOLE) == ["20250809", "20250812"]
 
 
 def test_an_overwrite_that_dies_before_the_drop_says_so_and_can_be_repeated(

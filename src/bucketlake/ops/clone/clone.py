@@ -33,6 +33,7 @@ from bucketlake.ops.clean.orphans import Run
 from bucketlake.ops.clone.files import CopyFiles, FileCopy, copy_all, copy_here
 from bucketlake.ops.commit.commit import Commit, CommitProperties
 from bucketlake.ops.refs.tags import create_tag, delete_tag
+from bucketlake.ops.scan.chain import CHAIN_KEYS
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter
@@ -43,7 +44,7 @@ from bucketlake.schema.schema import TableSchema
 from bucketlake.values import dataclass
 
 _KEPT_MILLIS = 7 * 86_400_000  # a protecting tag that a killed run left
-_PLACES = ("path", "branch", EXTERNAL, f"{EXTERNAL}.strategy", INDEXES_EXTERNAL)
+_PLACES = ("path", "branch", EXTERNAL, f"{EXTERNAL}.strategy", INDEXES_EXTERNAL, *CHAIN_KEYS)
 _UNIQUE = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 

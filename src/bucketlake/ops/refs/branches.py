@@ -107,15 +107,7 @@ def delete_branch(store: Store, name: str) -> None:
 
     Its schemas go first: what dies on the way leaves nothing that could be opened.
     """
-    for key in (
-        *("scan.fallback-branch", "scan.primary-branch"),
-        *("scan.fallback-snapshot-branch", "scan.fallback-delta-branch"),
-    ):
-        if store.options.text(key) == name:
-            raise InvalidError(
-                f"Cannot delete branch '{name}' because it is configured as '{key}'. Unset '{key}' first.",
-                table=store.paths.root,
-            )
+    _refuse_read(store, name, "delete")
     _require(store, name)
     if by_catalog(store, "drop_branch", name=name):
         return
@@ -124,15 +116,29 @@ def delete_branch(store: Store, name: str) -> None:
 
 
 def rename_branch(store: Store, name: str, target: str) -> None:
-    """Give a branch another name that is free. Not atomic on object stores."""
+    """Give a branch another name that is free. Not atomic on object stores. InvalidError for one that reads fall back
+    to."""
     if name == MAIN:
         raise InvalidError("Cannot rename the main branch.")
     _require(store, name)
+    _refuse_read(store, name, "rename")
     if has_branch(store, target):
         raise AlreadyExistsError(f"Branch name '{target}' already exists.", table=store.paths.root)
     check_branch_name(target)
     if not by_catalog(store, "rename_branch", name=name, target=target):
         store.env.storage.rename(store.paths.branch(name), store.paths.branch(target))
+
+
+def _refuse_read(store: Store, name: str, what: str) -> None:
+    for key in (
+        *("scan.fallback-branch", "scan.primary-branch"),
+        *("scan.fallback-snapshot-branch", "scan.fallback-delta-branch"),
+    ):
+        if store.options.text(key) == name:
+            raise InvalidError(
+                f"Cannot {what} branch '{name}' because it is configured as '{key}'. Unset '{key}' first.",
+                table=store.paths.root,
+            )
 
 
 def _require(store: Store, name: str) -> None:
