@@ -235,7 +235,16 @@ class TableSchema:
 
     @cached_property
     def blob_fields(self) -> tuple[DataField, ...]:
-        """The columns whose values lie in blob files."""
+        """The columns whose values lie in blob files, row by row."""
+        return () if self.primary_keys else self._blobs
+
+    @cached_property
+    def managed_fields(self) -> tuple[DataField, ...]:
+        """The columns of a table with a primary key whose values lie in packs, and descriptors of them in the rows."""
+        return self._blobs if self.primary_keys else ()
+
+    @cached_property
+    def _blobs(self) -> tuple[DataField, ...]:
         return in_blob_files(self.fields, self.table_options.names("blob-descriptor-field"))
 
     @cached_property
