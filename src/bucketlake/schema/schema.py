@@ -471,8 +471,9 @@ def normalised(schema: TableSchema) -> TableSchema:
     for keys, what in ((partitions, "partition fields"), (primary, "primary key constraint")):
         missing = [key for key in keys if key not in names]
         if missing:
+            spark = f": Couldn't find column {missing[0]}" if what == "partition fields" else ""
             raise InvalidError(
-                f"Table column {_listed(names)} should include all {what} {_listed(keys)}",
+                f"Table column {_listed(names)} should include all {what} {_listed(keys)}{spark}",
                 remedy=did_you_mean(missing[0], names),
             )
     fields = [replace(f, type=f.type.with_nullable(False)) if f.name in primary else f for f in schema.fields]
