@@ -38,13 +38,13 @@ def test_messages_lose_what_the_user_did_not_write() -> None:
 def test_names_missing_or_taken_are_told_with_sparks_condition() -> None:
     error = NotFoundError("no such table", table="db.a`b", remedy="create it first")
     for _ in range(2):
-        with_condition(error)
+        with_condition(error, "DROP TABLE db.`a``b`")
         assert str(error) == (
             "[TABLE_OR_VIEW_NOT_FOUND] The table or view `db`.`a``b` cannot be found: "
             "no such table [table=db.a`b]: create it first"
         )
     other = NotFoundError("no such tag", tag="t")
-    with_condition(other)
+    with_condition(other, "")
     assert str(other) == "no such tag [tag=t]"
 
 
@@ -151,6 +151,21 @@ def test_statements_are_pointed_at(lake: Lake) -> None:
             lake.sql(statement)
     with pytest.raises(InvalidError, match="did you mean 'name'"):
         lake.catalog.table("db.t").to_arrow(where="nme = 1")
+
+
+def test_names_that_are_missing_are_told_as_the_statement_has_them(classic: Lake) -> None:
+    """As Spark tells them, and Apache Paimon's users know them."""
+    lake = classic
+    lake.sql("USE db")
+    for statement, said in (
+        ("ALTER TABLE u RENAME TO v", "view `u` cannot be found"),
+        ("INSERT INTO u VALUES (1)", "view `u` cannot be found"),
+        ("DROP TABLE db.u", "view `db`.`u` cannot be found"),
+        ("DELETE FROM `db`.`u` WHERE id = 1", "view `db`.`u` cannot be found"),
+        ("CREATE TABLE u (a INT) PARTITIONED BY (d)", "Couldn't find column d"),
+    ):
+        with pytest.raises(BucketlakeError, match=said):
+            lake.sql(statement)
 
 
 def test_statements_of_other_engines_have_a_remedy(classic: Lake) -> None:

@@ -456,8 +456,6 @@ def test_where_blobs_cannot_be(catalog: Catalog) -> None:
         catalog.create_table("db.t", only, options=BLOBS)
     with pytest.raises(InvalidError, match="partition keys"):
         catalog.create_table("db.t", SCHEMA, ["pic"], options=BLOBS)
-    with pytest.raises(UnsupportedError, match="primary key"):
-        catalog.create_table("db.t", SCHEMA, primary_keys=["id"], options={"bucket": "1", "blob-field": "pic"})
     table = catalog.create_table("db.t", SCHEMA, options=BLOBS)
     table.write_arrow(some(1))
     table.refresh()

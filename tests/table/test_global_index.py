@@ -27,6 +27,7 @@ from bucketlake.catalog import Catalog
 from bucketlake.env.env import Env
 from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, UnsupportedError
 from bucketlake.format.index.btree import BTREE
+from bucketlake.ops.compact import materialize
 from bucketlake.ops.global_index import build
 from bucketlake.ops.scan.select import select_snapshot
 from bucketlake.ops.table.store import clear_cache
@@ -177,11 +178,38 @@ def test_deleted_rows_and_compactions(catalog: Catalog) -> None:
     assert ids(table, "id IN (7, 8, 9)") == [9]
     table.compact()
     assert ids(table, "id IN (7, 8, 9)") == [9] and ids(table, "id = 99") == [] and files(table, "id = 99") == 0
-    with pytest.raises(UnsupportedError, match="global index"):
-        table.materialize_deletion_vectors()
-    table.drop_global_index("id")
     table.materialize_deletion_vectors()
+    assert indexes(table) == [] and ids(table, "id IN (7, 8, 9)") == [9]
     assert table.create_global_index("id") == 1 and ids(table, "id IN (7, 8, 9)") == [9]
+
+
+@pytest.mark.parametrize("by_compaction", [False, True])
+def test_rows_that_get_new_ids_take_the_indexes_of_their_partition_along(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, by_compaction: bool
+) -> None:
+    """An index that another program has built after the compaction was planned goes, too."""
+    table = create(catalog, by=("p",))
+    for p in (0, 1):
+        insert(table, 1, 2, 3, p=p)
+        insert(table, 4, 5, 6, p=p)
+    assert table.create_global_index("id") == 2
+    table.delete("p = 0 AND id = 2")
+    vectors, others = materialize.vectors_of_others, iter([catalog.table("db.t")])
+
+    def meanwhile(*args: Any) -> Any:
+        for other in others:
+            assert other.create_global_index("b") == 2
+        return vectors(*args)
+
+    monkeypatch.setattr(materialize, "vectors_of_others", meanwhile)
+    if by_compaction:
+        table.with_options({"data-evolution.compaction.rewrite-row-ids": "true"}).compact()
+    else:
+        table.materialize_deletion_vectors()
+    left = indexes(table.refresh())
+    assert len(left) == 2 and len({entry.partition for entry in left}) == 1
+    assert ids(table, "id IN (2, 3) AND p = 0") == [3] and ids(table, "id IN (2, 3) AND p = 1") == [2, 3]
+    assert table.create_global_index("id") == 2, "rows that kept their ids, and those with new ones"
 
 
 def test_columns_that_change(catalog: Catalog) -> None:

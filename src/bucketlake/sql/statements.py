@@ -70,7 +70,7 @@ def run(lake: Lake, statement: str, args: Any = None, given: Mapping[str, Any] |
             raise
         raise found from None  # the one that Spark raised is of a text that the user did not write
     except (NotFoundError, AlreadyExistsError) as error:
-        with_condition(error)
+        with_condition(error, statements[0])
         raise
     return result if result is not None else lake.nothing
 

@@ -23,7 +23,6 @@ from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitK
 from bucketlake.ops.commit.conflicts import CommitName, row_range
 from bucketlake.ops.commit.manifests import write_manifests
 from bucketlake.ops.commit.publish import Publisher, Request
-from bucketlake.ops.compact.materialize import refuse_global_indexes
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import Changes
@@ -112,6 +111,18 @@ def reassign_row_ids(store: Store, chosen: PartitionFilter | None = None) -> Rea
     return Reassigned(done.id - 1, work.first, work.next, done.id, work.files, work.rows)
 
 
+def _refuse_global_indexes(store: Store, snapshot: Snapshot) -> None:
+    """UnsupportedError where there is a global index: it finds rows by ids that would be others'."""
+    known = next((e.file for e in store.index_manifest(snapshot) if e.file.global_index is not None), None)
+    if known is not None:
+        raise UnsupportedError(
+            "new row ids in a table with a global index, which finds rows by the old ones",
+            table=store.paths.root,
+            index=known.file_name,
+            remedy="CALL sys.drop_global_index first, and build the index anew",
+        )
+
+
 class _Renumbering:
     """A snapshot of the same files in which rows have other ids. `files`, `rows`: how many do."""
 
@@ -124,7 +135,7 @@ class _Renumbering:
     def plan(self, view: View) -> Changes:
         """No file changes; _Nothing where no id does."""
         assert view.snapshot is not None  # there was one, and snapshots stay
-        refuse_global_indexes(self._store, view.snapshot)
+        _refuse_global_indexes(self._store, view.snapshot)
         self.first = self.next = view.snapshot.next_row_id or 0
         self._moves, self.files, self.rows = {}, 0, 0
         spans = self._spans(view.snapshot)

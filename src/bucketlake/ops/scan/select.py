@@ -96,9 +96,7 @@ def _mode(options: TableOptions) -> str:
         return "latest-full"
     if mode != "default":
         return mode
-    given = [key for key in TRAVEL_KEYS if options.is_set(key)]
-    if len(given) > 1:
-        raise InvalidError(f"Only one of the following parameters may be set : [{', '.join(TRAVEL_KEYS)}]", given=given)
+    given = one_place(options)
     if options.is_set("scan.timestamp-millis") or options.is_set("scan.timestamp"):
         return "from-timestamp"
     if given or options.is_set("scan.version"):
@@ -110,6 +108,14 @@ def _mode(options: TableOptions) -> str:
     if any(options.is_set(key) for key in INCREMENTAL_KEYS):
         return "incremental"
     return "latest-full"
+
+
+def one_place(options: TableOptions) -> list[str]:
+    """The option that says which snapshot is meant, if one does. InvalidError for several without a `scan.mode`."""
+    given = [key for key in TRAVEL_KEYS if options.is_set(key)]
+    if len(given) > 1 and (options.get("scan.mode") or "default") == "default":
+        raise InvalidError(f"Only one of the following parameters may be set : [{', '.join(TRAVEL_KEYS)}]", given=given)
+    return given
 
 
 def _required(options: TableOptions, key: str, mode: str) -> int:
