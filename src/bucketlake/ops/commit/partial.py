@@ -11,11 +11,12 @@ Spec: docs/spec/maintenance.md#commits
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from itertools import accumulate
 
 from bucketlake.errors import ConflictError
+from bucketlake.format.index.index_manifest import IndexEntry
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketlake.lsm.levels import key_range_of
@@ -29,6 +30,9 @@ from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import BucketMode
 from bucketlake.values import dataclass
+
+Besides = Callable[[View, Changes], Sequence[IndexEntry]]
+"""What else a commit does to a base's index files: (the base, what stands on it)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +56,18 @@ class _Standing:
     rules: Rules
     name: CommitName
     groups: Sequence[Changes]
+    besides: Besides | None = None
     lost: set[int] = field(default_factory=set)
     reason: ConflictError | None = None
 
     def plan(self, view: View) -> Changes:
-        """Those that stand; _Nothing where none does."""
+        """Those that stand, and what goes besides; _Nothing where none does."""
+        changes = self._standing(view)
+        if self.besides is None:
+            return changes
+        return replace(changes, indexes=(*changes.indexes, *self.besides(view, changes)))
+
+    def _standing(self, view: View) -> Changes:
         self.lost, self.reason = set(), None
         whole = changes_of(self.groups)
         base = self._base(view, whole)
@@ -125,9 +136,14 @@ class _Places:
 
 
 def publish_standing(
-    store: Store, user: str, groups: Sequence[Sequence[CommitMessage]], outcome: Outcome | None = None
+    store: Store,
+    user: str,
+    groups: Sequence[Sequence[CommitMessage]],
+    outcome: Outcome | None = None,
+    besides: Besides | None = None,
 ) -> Partly:
-    """Publish the compactions of the groups that still stand; each group stands or falls as a whole.
+    """Publish the compactions of the groups that still stand; each group stands or falls as a whole. `besides`: what
+    the same snapshot does to other index files.
 
     The messages' files stay in any case: those of lost groups, and those of all where this raises and `outcome` is
     free, are the caller's to remove. Errors: as `Publisher.publish`; no ConflictError for what a group meets.
@@ -137,7 +153,7 @@ def publish_standing(
     rules = Rules(keys, unaware, store.schema.data_evolution)
     name = CommitName(0, user, BATCH_COMMIT_IDENTIFIER, CommitKind.COMPACT)
     changes = [changes_of(compact_changes(message) for message in group) for group in groups]
-    standing = _Standing(store, rules, name, changes)
+    standing = _Standing(store, rules, name, changes, besides)
     try:
         snapshot = Publisher(store).publish(Request(name, standing.plan), outcome)
     except _Nothing:

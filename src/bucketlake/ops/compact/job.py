@@ -21,12 +21,15 @@ from dataclasses import field
 from typing import Any, Protocol
 
 from bucketlake.errors import ConflictError, NotFoundError
+from bucketlake.format.index.index_manifest import IndexEntry
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.commit.outcome import ATTEMPTS, SHORTEST_PAUSE, Outcome, has_moved
 from bucketlake.ops.commit.partial import Partly, publish_standing
 from bucketlake.ops.compact.running import Done, Runner, Running, Task, Work, here
 from bucketlake.ops.progress import Meter, OnProgress
+from bucketlake.ops.scan.view import View
+from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.known import knowing
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store
@@ -92,7 +95,11 @@ class Compacting:
 
     def publish(self, store: Store, user: str, groups: Sequence[Group], outcome: Outcome) -> Partly:
         """See Plan."""
-        return publish_standing(store, user, [group.messages for group in groups], outcome)
+        return publish_standing(store, user, [group.messages for group in groups], outcome, self.besides)
+
+    def besides(self, view: View, changes: Changes) -> Sequence[IndexEntry]:
+        """What a commit of these changes on a base does to other index files."""
+        return ()
 
 
 @dataclass(slots=True)

@@ -4,7 +4,8 @@
     materialize(store, unit)     what is left of groups with deleted rows
     MaterializePlan              the job
 
-A compaction of such a table keeps all ids, and so deleted rows; this one does not.
+A compaction of such a table keeps all ids, and so deleted rows; this one does not. Global indexes of the partitions,
+which find rows by the old ids, go in the same snapshot.
 
 Spec: docs/spec/row_tracking.md#deleted-rows-for-good
 """
@@ -12,9 +13,11 @@ Spec: docs/spec/row_tracking.md#deleted-rows-for-good
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
-from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.format.metadata.manifest import DataFile
+from bucketlake.errors import InvalidError
+from bucketlake.format.index.index_manifest import IndexEntry
+from bucketlake.format.metadata.manifest import DataFile, FileKind
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.compact.append_compact import AppendRule, Vectors
 from bucketlake.ops.compact.column_compact import ColumnPlan
@@ -27,6 +30,8 @@ from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.rows.roll import NEW_FILES, Roller
 from bucketlake.ops.rows.units import compacted, split_of, vector_entries_of, vectors_of_others
 from bucketlake.ops.scan.splits import deletion_files
+from bucketlake.ops.scan.view import View
+from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.entries import BucketKey
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store
@@ -46,18 +51,6 @@ def refuse_materializing(store: Store) -> None:
     if not store.options.get("deletion-vectors.enabled"):
         raise InvalidError(
             "Materializing deletion vectors requires deletion vectors to be enabled.", table=store.paths.root
-        )
-
-
-def refuse_global_indexes(store: Store, snapshot: Snapshot) -> None:
-    """UnsupportedError where there is a global index: it finds rows by ids that would be others'."""
-    known = next((e.file for e in store.index_manifest(snapshot) if e.file.global_index is not None), None)
-    if known is not None:
-        raise UnsupportedError(
-            "new row ids in a table with a global index, which finds rows by the old ones",
-            table=store.paths.root,
-            index=known.file_name,
-            remedy="CALL sys.drop_global_index first, and build the index anew",
         )
 
 
@@ -90,8 +83,7 @@ class MaterializePlan(ColumnPlan):
     work: Work = materialize
 
     def units(self, store: Store, base: Snapshot, only: frozenset[BucketKey] | None) -> list[ColumnUnit]:
-        """See Plan. Raises UnsupportedError where an engine has built a global index: it finds rows by their ids."""
-        refuse_global_indexes(store, base)
+        """See Plan."""
         rule, vectors = AppendRule.of(store.options), Vectors.of(store, base)
         marked = frozenset(vectors.indexes)
 
@@ -100,3 +92,9 @@ class MaterializePlan(ColumnPlan):
 
         chosen = marked if only is None else marked & only
         return column_units(groups_in(store, base, self.partitions, chosen), vectors, with_deleted)
+
+    def besides(self, view: View, changes: Changes) -> list[IndexEntry]:
+        """See Compacting: the global indexes of the partitions go, those too that came meanwhile."""
+        partitions = frozenset(entry.partition for entry in changes.table)
+        gone = [e for e in view.indexes if e.file.global_index is not None and e.partition in partitions]
+        return [replace(entry, kind=FileKind.DELETE) for entry in gone]
