@@ -99,25 +99,23 @@ SMALL = {"btree-index.block-size": "200 b", "bitmap-index.dictionary-block-size"
 SIDES: dict[str, Callable[[Any, Any], Any]] = {"<": operator.lt, ">=": operator.ge, "<>": operator.ne}
 
 
-@pytest.mark.parametrize("kind", ["btree", "bitmap"])
-@pytest.mark.parametrize("codec", ["none", "zstd", "lz4"])
+@pytest.mark.parametrize(("kind", "codec"), [("btree", "zstd"), ("bitmap", "none"), ("bitmap", "lz4")])
 def test_flink_searches_ours(flink: FlinkPaimon, tmp_path: Path, kind: str, codec: str) -> None:
     flink.use(tmp_path)
     table = made(tmp_path)
-    for column in COLUMNS:
+    columns = {name: COLUMNS[name] for name in COLUMNS if codec != "lz4" or name in ("text", "riches", "small")}
+    for column in columns:
         assert table.create_global_index(column, kind, **SMALL, **{f"{kind}-index.compression": codec}) == 1
     table.write_arrow(some(0, 1000))  # that no index covers
-    for column, (_, _, _, text) in COLUMNS.items():
+    for column, (_, _, _, text) in columns.items():
         for mode, times in (("fast", 1), ("full", 2)):
             hint = f"/*+ OPTIONS('scalar-index.search-mode' = '{mode}') */"
             found = flink.sql(f"SELECT k FROM t {hint} WHERE `{column}` = {text} ORDER BY k").rows
             asked = times if column != "yes" else 2  # Flink hands no condition on BOOLEAN on
             assert [k for (k,) in found] == sorted(equal(column) * asked), (column, mode)
-            if codec != "none":
-                continue
             nulls = flink.sql(f"SELECT k FROM t {hint} WHERE `{column}` IS NULL").rows
             assert len(nulls) == times * len(range(5, 1000, 7)), (column, mode)
-        for op, holds in SIDES.items() if codec == "none" and column != "yes" else ():
+        for op, holds in SIDES.items() if column in ("text", "riches", "small", "moment", "single") else ():
             hint = "/*+ OPTIONS('scalar-index.search-mode' = 'fast') */"
             found = flink.sql(f"SELECT k FROM t {hint} WHERE `{column}` {op} {text} ORDER BY k").rows
             assert [k for (k,) in found] == holding(column, holds), (column, op)
@@ -157,11 +155,9 @@ def test_ours_searches_pypaimons(pypaimon: PyPaimon, tmp_path: Path, kind: str) 
 @pytest.mark.parametrize(
     ("records", "kind", "codec"),
     [
-        ("10000000", "btree", "none"),
-        ("100", "btree", "lz4"),
-        ("10000000", "bitmap", "zstd"),
-        ("100", "bitmap", "none"),
         ("10000000", "btree", "zstd"),
+        ("100", "btree", "lz4"),
+        ("100", "bitmap", "none"),
     ],
 )
 def test_ours_searches_flinks(flink: FlinkPaimon, tmp_path: Path, records: str, kind: str, codec: str) -> None:

@@ -402,10 +402,11 @@ def test_tables_that_have_none(catalog: Catalog) -> None:
     assert empty.create_global_index("id") == 0 and empty.drop_global_index("id") == 0
 
 
-def test_a_damaged_index_is_named(catalog: Catalog) -> None:
+@pytest.mark.parametrize("kind", ["btree", "bitmap"])
+def test_a_damaged_index_is_named(catalog: Catalog, kind: str) -> None:
     table = create(catalog)
     scattered(table)
-    table.create_global_index("id")
+    table.create_global_index("id", kind)
     (entry,) = indexes(table)
     path = table.store.paths.index_path(entry.partition, entry.bucket, entry.file)
     table.store.env.storage.write(path, b"x" * entry.file.file_size)

@@ -135,7 +135,7 @@ class BitmapFile:
         if version != VERSION:
             raise UnsupportedError("a bitmap index of another version", version=version)
         of_nulls, others, index = (handles[0:2], handles[2:4], handles[4:6])
-        if index[1] > most:
+        if self.parts.size - index[0] > most:
             raise Unselective
         parts, root = self._opened(index[0], index[1], zlib.crc32(footer))
         wanted: list[Handle] = []
@@ -196,7 +196,7 @@ class BitmapFile:
     def _chosen(self, dictionaries: Sequence[_Listed], within: Within) -> list[_Listed]:
         """Dictionaries that may have keys in the spans."""
         places = self._places(dictionaries, True)
-        ends = [*places[1:], None]
+        ends = [*places[1:], None][: len(places)]
         return [one for one, *own in zip(dictionaries, places, ends, strict=True) if within.meets(*own)]
 
     def _places(self, listed: Sequence[_Listed], ordered: bool) -> list[Place]:
