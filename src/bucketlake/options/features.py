@@ -211,7 +211,7 @@ ROWS = (
         "global-index.search-mode",
         "enum",
         None,
-        GLOBAL_INDEX,
+        UNINDEXED,
         "Search of a global index.",
         values=(
             "fast",
@@ -219,7 +219,7 @@ ROWS = (
             "detail",
         ),
     ),
-    Option("global-index.thread-num", "int", "32", GLOBAL_INDEX, "Threads of a global index."),
+    Option("global-index.thread-num", "int", "32", SPEED, "Threads that read a global index."),
     Option("local-kv-db.block-size", "memory", "4 kb", SPEED, "Block size of the local key store."),
     Option("materialized-table.definition-query", "string", None, of("type"), "Query of a materialized table."),
     Option("materialized-table.interval-freshness", "string", None, of("type"), "Freshness of a materialized table."),
