@@ -150,6 +150,7 @@ def test_ours_searches_pypaimons(pypaimon: PyPaimon, tmp_path: Path, kind: str) 
         for op, holds in {"=": operator.eq, **SIDES}.items():
             found = table.to_arrow(condition(column, op), columns=["k"]).column(0).to_pylist()
             assert sorted(found) == sorted(2 * holding(column, holds)), (column, op)
+        assert table.to_arrow(f"{column} IS NULL").num_rows == 2 * len(range(5, 1000, 7))
 
 
 @pytest.mark.parametrize(
@@ -178,6 +179,7 @@ def test_ours_searches_flinks(flink: FlinkPaimon, tmp_path: Path, records: str, 
         for op, holds in SIDES.items():
             found = table.to_arrow(condition(column, op), columns=["k"]).column(0).to_pylist()
             assert sorted(found) == holding(column, holds), (column, op)
+        assert table.to_arrow(f"{column} IS NULL").num_rows == len(range(5, 1000, 7))
     assert files(table, "text > 'ä77' AND text < 'ä78'") < 4
     assert files(table, "text = 'ä77'") == len({k // 250 for k in equal("text")}) < 4
     assert files(table, "text = 'no such text'") == 0
