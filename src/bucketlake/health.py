@@ -96,7 +96,8 @@ class Health(History):
         on_progress: OnProgress | None = None,
     ) -> Snapshot | None:
         """Be rid of the deleted rows of a table with `data-evolution.enabled`, which a compaction keeps: rows beside
-        them get new ids. The COMPACT snapshot, None where there are none. `partitions`, `where`: as `compact`.
+        them get new ids, and the global indexes of their partitions go. The COMPACT snapshot, None where there are
+        none. `partitions`, `where`: as `compact`.
 
         Errors: InvalidError for other tables, UnsupportedError, ConflictError.
         Spec: docs/spec/row_tracking.md#deleted-rows-for-good
@@ -144,8 +145,9 @@ class Health(History):
         **options: Any,
     ) -> int:
         """Index a column of a table with `data-evolution.enabled`, in these partitions, where no index of this type
-        covers it yet: reads with `column = …` or `IN (…)` then open the files that hold such rows. How many index files
-        were added. `options`: of the table for this call, such as `sorted_index_records_per_range`.
+        (btree, or bitmap for columns of few values) covers it yet: reads with a condition on it then open the files
+        that hold such rows. How many index files were added. `options`: of the table for this call, such as
+        `sorted_index_records_per_range`.
 
         Errors: InvalidError (columns, table), UnsupportedError (types), ConflictError, those of a commit.
         Spec: docs/spec/global_index.md

@@ -204,9 +204,8 @@ class Publisher:
     def _attempt(self, request: Request, base: Snapshot | None, scratch: Scratch, merge: bool) -> Snapshot:
         view = View(self._store, base)
         changes = request.plan(view)
-        if self._guard is not None:
-            stays = request.rows_stay or (request.mends and self._guard.is_delta)
-            self._guard.check(view, request.name.kind, changes, stays)
+        if (guard := self._guard) is not None:
+            guard.check(view, request.name.kind, changes, request.rows_stay or (request.mends and guard.is_delta))
         name = replace(request.name, snapshot=base.id + 1 if base else FIRST_SNAPSHOT_ID)
         if self._must_check(name.kind, changes):
             entries = view.entries(changes.partitions)
@@ -327,9 +326,8 @@ class Publisher:
     ) -> Snapshot:
         assert scratch.delta is not None
         delta_count = record_count(changes.table)
-        schema_id = newest_for(self._store, name, changes.table).id
-        if request.keeps_schema and base is not None:
-            schema_id = base.schema_id
+        newest = newest_for(self._store, name, changes.table).id
+        schema_id = base.schema_id if request.keeps_schema and base is not None else newest
         marks = [mark for mark in (request.watermark, base.watermark if base else None) if mark is not None]
         properties = self._properties(request, base, changes, base_list)
         taken = max(request.taken_row_ids, changes.taken_row_ids)
