@@ -31,7 +31,8 @@ from bucketlake.schema.schema import TableSchema
 from bucketlake.schema.validation import refuse_undelivered
 from bucketlake.types.model import DataType
 
-FALLBACK, PRIMARY = "scan.fallback-branch", "scan.primary-branch"
+FALLBACK = "scan.fallback-branch"
+PRIMARY = "scan.primary-branch"
 BRANCH_KEYS = (FALLBACK, PRIMARY, *CHAIN_KEYS)
 ALONE: Mapping[str, Any] = dict.fromkeys(BRANCH_KEYS, "")  # dynamic options that read one branch
 _OF_ONE = frozenset([*TRAVEL_KEYS, *BRANCH_KEYS, "scan.version", "branch", "bucket"])
