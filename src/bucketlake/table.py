@@ -206,14 +206,16 @@ class Table(Streams, Frames):
     def files(self, where: str | Predicate | None = None, **options: Any) -> list[TableFile]:
         """The live data files that may hold matching rows, by partition and bucket, newest last."""
         table, planned, _ = self._planned(where, None, options)
-        found = []
+        found: dict[str, TableFile] = {}  # of a chain, one file may be read for several partitions
         for store, part in planned.parts(table.store):
             for entry in part.entries:
                 path = store.paths.file_path(store.paths.bucket_dir(entry.partition, entry.bucket), entry.file)
                 texts = store.paths.partition_texts(entry.partition)
-                found.append(TableFile(texts, entry.bucket, entry.total_buckets, path, entry.file))
+                found[path] = TableFile(texts, entry.bucket, entry.total_buckets, path, entry.file)
         read_tags.release(self.store, planned)
-        return sorted(found, key=lambda f: (*f.partition.values(), f.bucket, f.file.min_sequence_number, f.path))
+        return sorted(
+            found.values(), key=lambda f: (*f.partition.values(), f.bucket, f.file.min_sequence_number, f.path)
+        )
 
     def _planned(
         self, where: str | Predicate | None, columns: Sequence[str] | None, options: Mapping[str, Any]

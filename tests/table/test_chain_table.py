@@ -130,6 +130,8 @@ def test_conditions_are_about_rows_after_they_were_merged(tmp_path: Path) -> Non
         ("20250811", 2, 2, "1-1"),
     ]
     opened = tables.catalog.table(MAIN).files(where="dt = '20250811' AND k = 4")
+    every = [file.path for file in tables.catalog.table(MAIN).files()]
+    assert len(every) == len(set(every))
     assert 0 < len(opened) < len(tables.catalog.table(MAIN).files(where="dt = '20250811'"))
     assert len(tables.rows(where="dt = '20250811'", columns=["v"], limit=2)) == 2
 
@@ -176,6 +178,14 @@ def test_a_delete_in_a_delta_outlives_compaction(tmp_path: Path, vectors: str) -
     assert tables.rows(DELTA) == [("20250811", 3, 1, "b")]
     shown = tables.rows(f"{MAIN}$audit_log", where="dt = '20250811'")
     assert [row for row in shown if row[0] == "+I"] == [("+I", *row) for row in expected]
+
+
+def test_a_read_of_everything_can_be_forbidden(tmp_path: Path) -> None:
+    tables = Chain(tmp_path)
+    paimons_example(tables)
+    with pytest.raises(InvalidError, match="Full scan is not supported"):
+        tables.rows(**{"read.allow.fullScan": "false"})
+    assert len(tables.rows(where="dt = '20250811'", **{"read.allow.fullScan": "false"})) == 4
 
 
 def test_partial_updates_merge_across_branches(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 branch, with the deltas behind that one merged over it.
 
     chain_of(store) -> Chain | None            which branches; None: what this handle reads is no chain
-    plan_chain(snapshots, deltas, wanted)      the splits that give these partitions, by branch
-    links(...)                                 which partitions make up which, from their values alone
+    links(store, wanted, snapshots, deltas)    which partitions make up which, from their values alone
+    plan_chain(snapshots, deltas, links)       the splits that give these partitions, by branch
 
 Spec: docs/spec/chain_table.md
 """

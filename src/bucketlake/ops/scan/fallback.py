@@ -112,15 +112,15 @@ def _plan_chained(store: Store, own: Scan, chain: Chain, view: RowView | None) -
     complete = partitions_of(snapshots, whole) - known
     direct = plan_read(snapshots, replace(whole, partitions=complete)) if complete else Plan(theirs.snapshot, (), ())
     wanted = partitions_of(deltas, changes) - known - complete
-    parts = [(snapshots, direct)]
-    if wanted:
-        every = [
-            partitions_of(place, replace(scan, where=None)) for place, scan in ((snapshots, whole), (deltas, changes))
-        ]
-        found = links(deltas, wanted, every[0], every[1])
-        anchors, merged = plan_chain((snapshots, whole), (deltas, changes), found)
-        parts += [(snapshots, anchors), (deltas, merged)]
-    return replace(plan_read(store, own), beside=tuple(parts))
+    if not wanted:
+        return replace(plan_read(store, own), beside=((snapshots, direct),))
+    earlier, later = (
+        partitions_of(s, replace(scan, where=None)) for s, scan in ((snapshots, whole), (deltas, changes))
+    )
+    anchors, merged = plan_chain((snapshots, whole), (deltas, changes), links(deltas, wanted, earlier, later))
+    # Two plans of one branch: a scan gives no file's rows in two partitions at once.
+    parts = ((snapshots, direct), (snapshots, anchors), (deltas, merged))
+    return replace(plan_read(store, own), beside=parts)
 
 
 def _narrowed(store: Store, scan: Scan, view: RowView | None) -> Scan:
@@ -155,8 +155,13 @@ def forbid_full_scan(store: Store, found: Plan) -> None:
     if store.options.get("read.allow.fullScan") or not store.schema.partition_keys:
         return
     parts = [(place, part) for place, part in found.parts(store) if part.snapshot is not None]
-    every = sum(len(live_entries(place, part.snapshot)) for place, part in parts if part.snapshot is not None)
-    if sum(len(part.entries) for _, part in parts) >= every:
+    live = [live_entries(place, part.snapshot) for place, part in parts if part.snapshot is not None]
+    if chain_of(store) is None:
+        whole = sum(len(part.entries) for _, part in parts) >= sum(map(len, live))
+    else:  # files that no partition is read from are part of no read
+        shown = {split.partition for _, part in parts for split in part.splits}
+        whole = shown >= {entry.partition for entries in live for entry in entries}
+    if whole:
         raise InvalidError(
             "Full scan is not supported.",
             table=store.paths.root,
