@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from bucketlake.errors import InvalidError, UnsupportedError, did_you_mean
 from bucketlake.options.options import TableOptions, refuse_options, written_formats
 from bucketlake.schema.blobs import check_blobs, refuse_blobs
+from bucketlake.schema.chain import check_chain
 from bucketlake.schema.external_folders import external_folders
 from bucketlake.schema.file_indexes import validate_file_indexes
 from bucketlake.schema.map_layouts import check_map_layouts
@@ -57,6 +58,7 @@ def validate_schema(schema: TableSchema) -> None:
     _check_clustering(schema, options)
     _check_formats(schema, options)
     _check_manifest_sort(schema, options)
+    check_chain(schema)
     external_folders(options)
     check_map_layouts(schema)
     validate_file_indexes(schema.options, schema.fields)

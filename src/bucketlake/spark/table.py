@@ -30,6 +30,7 @@ from bucketlake.options.options import TableOptions
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.change import SchemaChange
 from bucketlake.schema.schema import TableSchema
+from bucketlake.shown import OF_OTHERS
 from bucketlake.spark import changes, instants, sort_compaction
 from bucketlake.spark.column_text import condition_text
 from bucketlake.spark.datasource import READ_CHANGELOG
@@ -45,7 +46,7 @@ from bucketlake.spark.stream.process import Processing, StreamProcess, Trigger, 
 from bucketlake.spark.stream.sink import Written, write_batch
 from bucketlake.spark.write import writer
 from bucketlake.streams import Streams
-from bucketlake.table import OF_OTHERS, Table
+from bucketlake.table import Table
 from bucketlake.values import dataclass
 
 Merger = Callable[["LakeTable", MergeBuilder], Snapshot | None]

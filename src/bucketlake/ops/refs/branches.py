@@ -107,7 +107,10 @@ def delete_branch(store: Store, name: str) -> None:
 
     Its schemas go first: what dies on the way leaves nothing that could be opened.
     """
-    for key in ("scan.fallback-branch", "scan.primary-branch"):
+    for key in (
+        *("scan.fallback-branch", "scan.primary-branch"),
+        *("scan.fallback-snapshot-branch", "scan.fallback-delta-branch"),
+    ):
         if store.options.text(key) == name:
             raise InvalidError(
                 f"Cannot delete branch '{name}' because it is configured as '{key}'. Unset '{key}' first.",
