@@ -70,8 +70,8 @@ class Request:
     operation: str | None = None
     statistics: str | None = None  # name of the file that an ANALYZE brings
     taken_row_ids: int = 0  # by rows whose files bring their ids
-    mends: bool = False  # takes out what is lost
     keeps_schema: bool = False  # of the base: no file comes that another may have been written under
+    mends: bool = False  # takes out what is lost
 
     @property
     def rows_stay(self) -> bool:
@@ -326,10 +326,9 @@ class Publisher:
     ) -> Snapshot:
         assert scratch.delta is not None
         delta_count = record_count(changes.table)
-        newest = newest_for(self._store, name, changes.table).id
-        schema_id = base.schema_id if request.keeps_schema and base is not None else newest
+        newest = newest_for(self._store, name, changes.table)
+        schema_id = base.schema_id if base is not None and request.keeps_schema else newest.id
         marks = [mark for mark in (request.watermark, base.watermark if base else None) if mark is not None]
-        properties = self._properties(request, base, changes, base_list)
         taken = max(request.taken_row_ids, changes.taken_row_ids)
         snapshot = Snapshot(
             id=name.snapshot,
@@ -350,7 +349,7 @@ class Publisher:
             delta_record_count=delta_count,
             watermark=max(marks, default=None),
             statistics=self._statistics(base, schema_id, request.statistics),
-            properties=properties or None,
+            properties=self._properties(request, base, changes, base_list) or None,
             next_row_id=next_row_id(base, changes.table if self._tracked else (), taken),
             operation=request.operation,
             uuid=self._store.env.clock.new_uuid(),
