@@ -107,7 +107,7 @@ def delete_branch(store: Store, name: str) -> None:
 
     Its schemas go first: what dies on the way leaves nothing that could be opened.
     """
-    _refuse_read(store, name, "delete")
+    _stays_read(store, name, "delete")
     _require(store, name)
     if by_catalog(store, "drop_branch", name=name):
         return
@@ -121,7 +121,7 @@ def rename_branch(store: Store, name: str, target: str) -> None:
     if name == MAIN:
         raise InvalidError("Cannot rename the main branch.")
     _require(store, name)
-    _refuse_read(store, name, "rename")
+    _stays_read(store, name, "rename")
     if has_branch(store, target):
         raise AlreadyExistsError(f"Branch name '{target}' already exists.", table=store.paths.root)
     check_branch_name(target)
@@ -129,10 +129,13 @@ def rename_branch(store: Store, name: str, target: str) -> None:
         store.env.storage.rename(store.paths.branch(name), store.paths.branch(target))
 
 
-def _refuse_read(store: Store, name: str, what: str) -> None:
+def _stays_read(store: Store, name: str, what: str) -> None:
+    """InvalidError where reads of the table take rows from a branch."""
     for key in (
-        *("scan.fallback-branch", "scan.primary-branch"),
-        *("scan.fallback-snapshot-branch", "scan.fallback-delta-branch"),
+        "scan.fallback-branch",
+        "scan.primary-branch",
+        "scan.fallback-snapshot-branch",
+        "scan.fallback-delta-branch",
     ):
         if store.options.text(key) == name:
             raise InvalidError(
