@@ -157,12 +157,16 @@ def test_names_that_are_missing_are_told_as_the_statement_has_them(classic: Lake
     """As Spark tells them, and Apache Paimon's users know them."""
     lake = classic
     lake.sql("USE db")
+    lake.sql("CREATE TABLE s (a INT)")
+    lake.sql("CREATE TABLE t (a INT)")
     for statement, said in (
         ("ALTER TABLE u RENAME TO v", "view `u` cannot be found"),
         ("INSERT INTO u VALUES (1)", "view `u` cannot be found"),
         ("DROP TABLE db.u", "view `db`.`u` cannot be found"),
         ("DELETE FROM `db`.`u` WHERE id = 1", "view `db`.`u` cannot be found"),
         ("CREATE TABLE u (a INT) PARTITIONED BY (d)", "Couldn't find column d"),
+        ("ALTER TABLE s RENAME TO t", "Cannot create table or view db.t because it already exists"),
+        ("CREATE TABLE t (a INT)", "Cannot create table or view `db`.`t` because it already exists"),
     ):
         with pytest.raises(BucketlakeError, match=said):
             lake.sql(statement)

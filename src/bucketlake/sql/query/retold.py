@@ -66,7 +66,8 @@ def with_condition(error: BucketlakeError, statement: str) -> None:
         parts = str(name).split(".")
         if condition == "TABLE_OR_VIEW_NOT_FOUND" and _stands_alone(statement, parts[-1]):
             parts = parts[-1:]
-        quoted = ".".join(map(quote_identifier, parts))
+        plain = condition == "TABLE_OR_VIEW_ALREADY_EXISTS" and "RENAME" in statement.upper()  # which Spark quotes not
+        quoted = ".".join(parts if plain else map(quote_identifier, parts))
         what = f"[{condition}] {sentence.format(quoted)}: {error.what}"
         BucketlakeError.__init__(error, what, remedy=error.remedy, **error.details)
 
