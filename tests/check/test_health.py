@@ -324,7 +324,7 @@ def test_partitions_that_are_too_many() -> None:
     assert "partitions" not in {one.topic for sizes in (few, large) for one in advice(sizes, bucket=1)}
     (found,) = [one for one in advice(many, bucket=1) if one.topic == "partitions"]
     assert (found.measure, found.threshold, found.partition) == (501, 500, None)
-    assert found.reason.startswith("501 of 501 partitions hold less than 32 MB, 1.0 KB on average")
+    assert found.reason.startswith("501 of 501 partitions hold less than 32.0 MiB, 1.0 KiB on average")
     assert found.command == (
         "CREATE TABLE db.t_anew TBLPROPERTIES ('scan.manifest.parallelism' = '1', 'primary-key' = 'pt,k', "
         "'bucket' = '1') AS SELECT * FROM db.t"

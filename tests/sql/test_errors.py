@@ -13,7 +13,7 @@ from pyspark.errors import (
 
 from bucketlake.errors import AlreadyExistsError, BucketlakeError, InvalidError, NotFoundError
 from bucketlake.spark import faults
-from bucketlake.spark.raised import StatementError
+from bucketlake.spark.raised import StatementError, StatementSyntaxError
 from bucketlake.spark.session import Lake
 from bucketlake.sql.query.retold import with_condition
 
@@ -136,6 +136,9 @@ def test_statements_are_pointed_at(lake: Lake) -> None:
         ("SELECT /* 'a' */ 1 -- it's\n, \"b", 'line=2, column=3, near="b.: close the literal'),
     ):
         with pytest.raises(BucketlakeError, match=remedy):
+            lake.sql(statement)
+    for statement in ("INSRT INTO db.t VALUES (1, 'a')", "MERG INTO db.t USING db.t s ON 1 = 1", "DROPP TABLE db.t"):
+        with pytest.raises(StatementSyntaxError, match=r"line 1, column 1:\n.*\n\^+\n\ndo: did you mean [A-Z]+\?"):
             lake.sql(statement)
     with pytest.raises(InvalidError, match="did you mean 'name'"):
         lake.catalog.table("db.t").to_arrow(where="nme = 1")

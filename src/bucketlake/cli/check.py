@@ -7,13 +7,14 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
+from bucketlake.amounts import size_text
 from bucketlake.cli.answer import Facts, Rows, UsageError, columns, plain
 from bucketlake.cli.command import CHANGING, WithFormat, add
 from bucketlake.cli.grammar import Group, Option
 from bucketlake.cli.maintain import Changing
 from bucketlake.cli.output import confirmed
 from bucketlake.cli.progress import Drawn, working
-from bucketlake.cli.text import clean, count, look_of, size
+from bucketlake.cli.text import clean, count, look_of
 from bucketlake.cli.warehouse import OfTable, pairs_of
 from bucketlake.lazy import lazy
 
@@ -84,7 +85,7 @@ def _object(finding: Finding, state: str | None) -> dict[str, object]:
 
 def _report_text(report: Report, done: Repair | None, values: Mapping[str, Any]) -> Iterator[str]:
     look = look_of(sys.stdout)
-    read = f", {size(report.bytes)} read" if report.bytes else ""
+    read = f", {size_text(report.bytes)} read" if report.bytes else ""
     looked = f"{count(report.files, 'file')}{read}, level {report.level}"
     if not report.findings:
         yield clean(f"{values['table']} is whole ({looked})")

@@ -8,12 +8,13 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated, Any
 
+from bucketlake.amounts import size_text
 from bucketlake.cli.answer import Facts, UsageError, columns
 from bucketlake.cli.command import CHANGING, add
 from bucketlake.cli.grammar import Group, Option
 from bucketlake.cli.output import confirmed
 from bucketlake.cli.progress import Drawn
-from bucketlake.cli.text import clean, count, size
+from bucketlake.cli.text import clean, count
 from bucketlake.cli.warehouse import OfTable, Where, millis_of, pairs_of
 from bucketlake.errors import InvalidError
 from bucketlake.lazy import lazy
@@ -182,7 +183,7 @@ def _rewritten(given: Rewriting, run: Callable[[Any], Snapshot | None], what: st
     if snapshot is None:
         return Facts(values, text=[clean(f"{what} {found.name}: nothing to do")])
     told = f"{what} {found.name}: snapshot {snapshot.id}, {count(before[0], 'file')} -> {after[0]:,}"
-    return Facts(values, text=[clean(f"{told}, {size(before[1])} -> {size(after[1])}, {seconds:.1f}s")])
+    return Facts(values, text=[clean(f"{told}, {size_text(before[1])} -> {size_text(after[1])}, {seconds:.1f}s")])
 
 
 def _extent(found: Table) -> tuple[int, int]:
@@ -314,7 +315,7 @@ def orphans(given: Orphans) -> Facts:
     if given.dry_run or not given.yes:
         seen = found.remove_orphan_files(before, dry_run=True, on_progress=Drawn("look for orphans"))
         values |= {"files": seen.count, "bytes": seen.size, "paths": list(seen.paths)}
-        told = f"{count(seen.count, 'orphan file')}, {size(seen.size)}"
+        told = f"{count(seen.count, 'orphan file')}, {size_text(seen.size)}"
         if given.dry_run or not seen.count:
             lines = [f"would remove {told}", *seen.paths] if seen.count else ["no orphan files"]
             return Facts({**values, "dry_run": given.dry_run}, text=[clean(line) for line in lines])
@@ -322,7 +323,7 @@ def orphans(given: Orphans) -> Facts:
     given.begin("what was removed is gone; the same command removes the rest")
     done = found.remove_orphan_files(before, on_progress=Drawn())
     values |= {"files": done.count, "bytes": done.size, "paths": list(done.paths), "dry_run": False}
-    return Facts(values, text=[f"removed {count(done.count, 'orphan file')}, {size(done.size)}"])
+    return Facts(values, text=[f"removed {count(done.count, 'orphan file')}, {size_text(done.size)}"])
 
 
 REWRITTEN = columns(

@@ -10,6 +10,7 @@ from bucketlake.options.model import (
     HONOURED,
     READS,
     SPEED,
+    STREAMS,
     UNINDEXED,
     VARIANTS,
     WRITES,
@@ -38,22 +39,20 @@ ROWS = (
     Option("blob.copy-buffer-size", "memory", "4 kb", SPEED, "Buffer for copying blobs."),
     Option("blob.split-by-file-size", "bool", None, SPEED, "Blob files count when splits are cut."),
     Option("blob.target-file-size", "memory", None, HONOURED, "Size of blob files."),
-    Option(
-        "chain-table.chain-partition-keys", "string", None, of("chain-table.enabled"), "Partition columns that chain."
-    ),
-    Option("chain-table.enabled", "bool", "false", READS, "Chain of snapshot and delta branches."),
+    Option("chain-table.chain-partition-keys", "string", None, HONOURED, "Partition columns that chain."),
+    Option("chain-table.enabled", "bool", "false", HONOURED, "Chain of snapshot and delta branches."),
     Option(
         "chain-table.split.key-range-enabled",
         "bool",
         "true",
-        of("chain-table.enabled"),
+        SPEED,
         "Chain reads split by key range.",
     ),
     Option(
         "chain-table.streaming.merge-snapshot",
         "bool",
         "false",
-        of("chain-table.enabled"),
+        STREAMS,
         "Chain streams merge the latest snapshot first.",
     ),
     Option(

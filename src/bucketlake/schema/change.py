@@ -253,7 +253,7 @@ class _Draft:
         if key == "comment":
             self.comment = None
         if key == "type" or (self.has_snapshots and immutable(key)):
-            raise InvalidError(f"Change '{key}' is not supported yet.", table=self.table)
+            raise InvalidError(f"Change '{key}' is not supported yet.", table=self.table, remedy=_ANEW)
         if self.has_snapshots and key == "bucket":
             raise InvalidError("Cannot reset bucket.", table=self.table)
         self.options.pop(key, None)
@@ -263,7 +263,10 @@ class _Draft:
     def add(self, change: AddColumn) -> None:
         path = _path(change.column)
         if not change.type.nullable:
-            raise InvalidError(f"Column {'.'.join(path)} cannot specify NOT NULL in the {self.table} table.")
+            raise InvalidError(
+                f"Column {'.'.join(path)} cannot specify NOT NULL in the {self.table} table.",
+                remedy="leave NOT NULL out: rows that are there have no value",
+            )
         new = DataField(0, path[-1], change.type, change.comment)
         if len(path) == 1:
             new = added(new, self.options)
@@ -471,6 +474,8 @@ def _change_inner(t: DataType, depth: int, change: Callable[[DataType], DataType
 
 # ---------------------------------------------------------------------------------------------- options
 
+_ANEW = "make a new table with it, and INSERT the rows INTO that"
+
 
 def check_option_change(old: TableOptions, key: str, value: str) -> None:
     """Refuse to alter, on a table with snapshots, what decides how its data lies.
@@ -481,7 +486,7 @@ def check_option_change(old: TableOptions, key: str, value: str) -> None:
     now = TableOptions({key: value})
     key = key if option is None else option.key  # it may have been named by an older name
     if immutable(key):
-        raise InvalidError(f"Change '{key}' is not supported yet.")
+        raise InvalidError(f"Change '{key}' is not supported yet.", remedy=_ANEW)
     if key == "bucket":
         if old.get(key) == -1:
             remedy = "buckets that are not fixed follow the data; write the rows to a new table to fix their number"

@@ -59,6 +59,7 @@ class Saving:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
+_NAMES = {"read": "lake.read_table(name)", "load": "lake.table(name)", "write": "lake.write_table(frame, name)"}
 GIB = 1 << 30
 
 
@@ -180,7 +181,7 @@ class Lake:
     if not TYPE_CHECKING:  # a checker must know which names there are
 
         def __getattr__(self, name: str) -> Any:
-            raise no_attribute(self, name, {"lake.catalog": Catalog, "lake.spark": SparkSession})
+            raise no_attribute(self, name, {"lake.catalog": Catalog, "lake.spark": SparkSession}, _NAMES)
 
     def _version(self) -> str:
         try:

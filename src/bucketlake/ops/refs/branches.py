@@ -31,6 +31,7 @@ from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.publishing import by_catalog
+from bucketlake.ops.table.remedies import branch_remedy
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
 from bucketlake.schema.schema import TableSchema
 
@@ -106,7 +107,10 @@ def delete_branch(store: Store, name: str) -> None:
 
     Its schemas go first: what dies on the way leaves nothing that could be opened.
     """
-    for key in ("scan.fallback-branch", "scan.primary-branch"):
+    for key in (
+        *("scan.fallback-branch", "scan.primary-branch"),
+        *("scan.fallback-snapshot-branch", "scan.fallback-delta-branch"),
+    ):
         if store.options.text(key) == name:
             raise InvalidError(
                 f"Cannot delete branch '{name}' because it is configured as '{key}'. Unset '{key}' first.",
@@ -133,9 +137,8 @@ def rename_branch(store: Store, name: str, target: str) -> None:
 
 def _require(store: Store, name: str) -> None:
     if not name.strip() or not has_branch(store, name):
-        raise NotFoundError(
-            f"Branch name '{name}' doesn't exist.", table=store.paths.root, branches=store.branches() or None
-        )
+        remedy = branch_remedy(name, store.branches())
+        raise NotFoundError(f"Branch name '{name}' doesn't exist.", table=store.paths.root, remedy=remedy)
 
 
 # ---------------------------------------------------------------------------------------------- fast-forward

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cache, partial
+from itertools import chain
 from typing import Protocol
 
 import numpy as np
@@ -93,6 +94,8 @@ def _matching(
         batches = reader.differing(split.before, predicate, deletes)
     elif split.bucket == POSTPONE_BUCKET and not split.changes:
         batches = reader.with_pending(predicate, deletes)
+    elif split.chained:
+        batches = reader.chained(predicate, deletes)
     else:
         joins = not split.raw and not store.schema.primary_keys
         merged = partial(reader.joined, predicate) if joins else partial(reader.merged, predicate, deletes)
@@ -267,6 +270,33 @@ class SplitReader:
         results of kind -U and -D too."""
         for batch in self._sorted(predicate, [item.name for item in self._fields], deletes, ordered=deletes):
             yield self._rows(batch)
+
+    def chained(self, predicate: Predicate | None, deletes: bool = False) -> Iterator[pa.RecordBatch]:
+        """The files of the split's parts merged by key, each read by the store of its branch. `deletes`: as `merged`.
+
+        Spec: docs/spec/chain_table.md#reading
+        """
+        engine, order = engine_of(self._schema, self._store.options), order_of(self._schema, self._store.options)
+        names, below = [item.name for item in self._fields], self._key_part(predicate)
+        readers = [self._of_part(part) for part in self._split.parts]
+        layouts = [reader._merge_layout(engine, order, names) for reader in readers]
+        owner = {id(file): at for at, part in enumerate(self._split.parts) for file in part.files}
+        files = [file for part in self._split.parts for file in part.files]
+        for section in sections(files, key_range_of(order.fields)):
+            runs = [
+                chain.from_iterable(
+                    readers[owner[id(file)]]._run([file], layouts[owner[id(file)]], below) for file in run.files
+                )
+                for run in section
+            ]
+            for batch in merge_runs(runs, order, engine, drop_deletes=not deletes, ordered=deletes):
+                yield self._rows(batch)
+
+    def _of_part(self, part: Split) -> SplitReader:
+        store = part.store or self._store
+        known = {item.name: item for item in (KIND_FIELD, SEQUENCE_FIELD)}
+        fields = [known.get(item.name) or store.schema.field(item.name) for item in self._fields]
+        return SplitReader(store, part, fields, self._only)
 
     def differing(self, before: Split, predicate: Predicate | None, deletes: bool) -> Iterator[pa.RecordBatch]:
         """The rows that this split has and `before` has not, in key order; with `deletes` also those that only `before`
