@@ -69,10 +69,10 @@ def test_ranges_prefixes_and_bitmaps(classic: Lake) -> None:
     for where, count, read in (
         ("id BETWEEN 100 AND 101", 2, 2),
         ("id > 100 AND id < 102", 1, 1),
-        ("name LIKE 'n77_' AND id > 778", 1, 1),
-        ("startswith(name, 'n12') AND name < 'n121'", 2, 2),
+        ("name LIKE 'n77_' AND id = 779", 1, 1),
+        ("name LIKE 'n12%' AND name < 'n121'", 2, 1),
         ("name > 'n98' AND name < 'n990'", 1, 1),
-        ("price > 1000000000000 AND price <= CAST('1010000000000' AS DECIMAL(30, 2))", 1, 1),
+        ("price > 1000000000000.00 AND price <= 1010000000000.00", 1, 1),
         ("id <> 5", 899, 3),
     ):
         query = f"SELECT count(*) FROM t WHERE {where}"
