@@ -21,7 +21,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # The rooms, in order: a room imports from itself and from those before it. A room is a module, or a folder with all that
 # has no room of its own in it.
 ROOMS = (
-    *("lazy", "values"),
+    *("lazy", "values", "amounts"),
     *("redaction", "traces", "errors", "file_names", "types", "options", "schema", "env", "events"),
     *("format.guard", "format.roaring", "format.varints", "format.row", "format.avro", "format.metadata"),
     "predicate",

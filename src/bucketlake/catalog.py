@@ -31,6 +31,7 @@ from bucketlake.errors import (
     BucketlakeError,
     InvalidError,
     NotFoundError,
+    UnsupportedError,
     already_done,
     did_you_mean,
 )
@@ -313,7 +314,8 @@ class Catalog:
         old, new = parse_name(source), parse_name(target)
         self._require_data_table(old, "rename")
         self._require_data_table(new, "rename")
-        if self.metastore.find(old) is None:
+        here = self.metastore.find(old)
+        if here is None:
             if ignore_if_missing:
                 return
             raise NotFoundError("no such table", table=old.text, remedy=self._near(old))
@@ -322,6 +324,8 @@ class Catalog:
         if self.metastore.find(new) is not None:
             raise AlreadyExistsError("table exists", table=new.text)
         self._refuse_view(new)
+        if self.metastore.has_folder:
+            _refuse_moving(here, old)
         self.metastore.rename_table(old, new)
 
     # ---- views
@@ -550,6 +554,21 @@ def new_schema(
 def _listed(keys: Sequence[str]) -> Sequence[str]:
     """Columns; a text is one, or several between commas, and not a list of its letters."""
     return [one.strip() for one in keys.split(",") if one.strip()] if isinstance(keys, str) else keys
+
+
+def _refuse_moving(here: Found, name: Identifier) -> None:
+    """UnsupportedError for a table whose rows point at files by their paths."""
+    try:
+        schema = tables.open_table(here.path, here.env, name=name.text).schema
+    except BucketlakeError:
+        return  # it can be moved, whatever is wrong with it
+    if schema.managed_fields:
+        raise UnsupportedError(
+            "another name, and with it another folder, for a table with a primary key and BLOB columns, whose rows "
+            "point at their blobs by path",
+            table=name.text,
+            remedy="CREATE TABLE … AS SELECT, and DROP TABLE",
+        )
 
 
 def _refuse_system_database(name: str) -> None:

@@ -27,17 +27,21 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     return f"did you mean '{spelled[near[0]]}'?" if near else None
 
 
-def no_attribute(owner: object, name: str, elsewhere: Mapping[str, object]) -> AttributeError:
-    """What `__getattr__` raises: Python's own error, with the expression among `elsewhere` (→ what it gives) that has
-    an attribute of this name. It raises the error of a property that raised an AttributeError itself."""
+def no_attribute(
+    owner: object, name: str, elsewhere: Mapping[str, object], of_others: Mapping[str, str] | None = None
+) -> AttributeError:
+    """What `__getattr__` raises: Python's own error, with what to write for it: an expression among `elsewhere`
+    (→ what it gives) that has an attribute of this name, or what other libraries' name for it is here (`of_others`).
+    It raises the error of a property that raised an AttributeError itself."""
     try:
         object.__getattribute__(owner, name)
     except AttributeError as error:
         if name.startswith("_") or hasattr(type(owner), name):
             return error
-    found = next((place for place, kind in elsewhere.items() if hasattr(kind, name)), None)
+    places = (f"{place}.{name}" for place, kind in elsewhere.items() if hasattr(kind, name))
+    found = (of_others or {}).get(name) or next(places, None)
     told = f"'{type(owner).__name__}' object has no attribute '{name}'"
-    return AttributeError(told if found is None else f"{told}: write {found}.{name}", name=name, obj=owner)
+    return AttributeError(told if found is None else f"{told}: write {found}", name=name, obj=owner)
 
 
 class BucketlakeError(Exception):
@@ -48,8 +52,7 @@ class BucketlakeError(Exception):
         self.remedy = remedy = None if remedy is None else _short(redact(remedy), _LONGEST)
         self.details = redact_details(details)
         shown = ", ".join(f"{key}={_short(str(value))}" for key, value in self.details.items())
-        message = what + (f" [{redact(shown)}]" if shown else "") + (f": {remedy}" if remedy else "")
-        super().__init__(printable(message))
+        super().__init__(printable(_message(what, redact(shown), remedy)))
 
     def _render_traceback_(self) -> list[str]:
         """What IPython shows: where in the user's code, and the message. BUCKETLAKE_TRACE=1 shows the whole trace."""
@@ -67,6 +70,18 @@ def is_interrupt(error: BaseException | None, before: BaseException | None = Non
     while error is not None and error is not before and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None and error is not before
+
+
+def _message(what: str, shown: str, remedy: str | None) -> str:
+    """One sentence and its remedy behind a colon. Behind a full stop, or several lines, what to do begins anew."""
+    lines = "\n" in what
+    before = "\n" if lines else " "
+    message = what + (f"{before}[{shown}]" if shown else "")
+    if not remedy:
+        return message
+    if lines or message.endswith("."):
+        return f"{message}{before * (1 + lines)}do: {remedy}"
+    return f"{message}: {remedy}"
 
 
 def _short(text: str, most: int = _SHOWN) -> str:

@@ -22,6 +22,7 @@ from bucketlake.schema.schema import TableSchema
 from bucketlake.shown import table_html, table_text
 
 if TYPE_CHECKING:
+    from bucketlake.ops.change import chain_compact as chains
     from bucketlake.ops.check import advise as advising
     from bucketlake.ops.check import findings as found_by
     from bucketlake.ops.check import fsck as checks
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from bucketlake.ops.clean import expire
     from bucketlake.ops.compact import compaction as compactions
     from bucketlake.ops.compact import job as jobs
+    from bucketlake.ops.compact import maintain as upkeep
     from bucketlake.ops.compact import reassign as reassigning
     from bucketlake.ops.compact import running
     from bucketlake.ops.compact.reassign import Reassigned
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from bucketlake.predicate import parse as parsing
     from bucketlake.report import report as reports
 else:  # workers have no use for it, nor has who only lists a table's files
+    chains = lazy("bucketlake.ops.change.chain_compact")
     advising = lazy("bucketlake.ops.check.advise")
     found_by = lazy("bucketlake.ops.check.findings")
     checks = lazy("bucketlake.ops.check.fsck")
@@ -52,6 +55,7 @@ else:  # workers have no use for it, nor has who only lists a table's files
     expire = lazy("bucketlake.ops.clean.expire")
     compactions = lazy("bucketlake.ops.compact.compaction")
     jobs = lazy("bucketlake.ops.compact.job")
+    upkeep = lazy("bucketlake.ops.compact.maintain")
     reassigning = lazy("bucketlake.ops.compact.reassign")
     running = lazy("bucketlake.ops.compact.running")
     indexing = lazy("bucketlake.ops.global_index.build")
@@ -92,7 +96,8 @@ class Health(History):
         on_progress: OnProgress | None = None,
     ) -> Snapshot | None:
         """Be rid of the deleted rows of a table with `data-evolution.enabled`, which a compaction keeps: rows beside
-        them get new ids. The COMPACT snapshot, None where there are none. `partitions`, `where`: as `compact`.
+        them get new ids, and the global indexes of their partitions go. The COMPACT snapshot, None where there are
+        none. `partitions`, `where`: as `compact`.
 
         Errors: InvalidError for other tables, UnsupportedError, ConflictError.
         Spec: docs/spec/row_tracking.md#deleted-rows-for-good
@@ -117,6 +122,21 @@ class Health(History):
         """How units of a job are run."""
         return running.here
 
+    def compact_chain(self, partition: Mapping[str, str], overwrite: bool = False) -> Snapshot | None:
+        """Write a partition of a chain table (several, where some partition columns are named) whole into its snapshot
+        branch: what reads merge of the partition before it and the deltas behind that. The snapshot, None where there
+        is nothing to do: the delta branch has no such partition, or the snapshot branch has one already. `overwrite`:
+        the latter is replaced, by what is before it and the deltas.
+
+        Errors: InvalidError (columns, values, no chain table), ConflictError, those of a commit.
+        Spec: docs/spec/chain_table.md#compaction
+        """
+        found = chains.compact_chain(self._history(writing=True), partition, overwrite, self._runner())
+        store, done, messages = found or (None, None, [])
+        if store is None or done is None:
+            return None
+        return expire.after_commit(store, upkeep.after_write(store, done, messages) or done, wrote=messages)
+
     def create_global_index(
         self,
         column: str,
@@ -125,8 +145,9 @@ class Health(History):
         **options: Any,
     ) -> int:
         """Index a column of a table with `data-evolution.enabled`, in these partitions, where no index of this type
-        covers it yet: reads with `column = …` or `IN (…)` then open the files that hold such rows. How many index files
-        were added. `options`: of the table for this call, such as `sorted_index_records_per_range`.
+        (btree, or bitmap for columns of few values) covers it yet: reads with a condition on it then open the files
+        that hold such rows. How many index files were added. `options`: of the table for this call, such as
+        `sorted_index_records_per_range`.
 
         Errors: InvalidError (columns, table), UnsupportedError (types), ConflictError, those of a commit.
         Spec: docs/spec/global_index.md

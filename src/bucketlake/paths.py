@@ -41,6 +41,7 @@ from bucketlake.values import dataclass
 
 POSTPONE_BUCKET = -2
 FILE_INDEX_SUFFIX = ".index"  # of a data file's index, beside it
+BLOB_REFERENCES_SUFFIX = ".blobref"  # of what says which packs of blobs its rows point at
 DEFAULT_PARTITION = "__DEFAULT_PARTITION__"
 EXTERNAL = "data-file.external-paths"
 INDEXES_EXTERNAL = "global-index.external-path"
@@ -230,6 +231,10 @@ class TablePaths:
     def file_index(self, data_path: str) -> str:
         """The index of a data file, beside it."""
         return data_path + FILE_INDEX_SUFFIX
+
+    def blob_references(self, data_path: str) -> str:
+        """Which packs of blobs a data file's rows point at, beside it."""
+        return data_path + BLOB_REFERENCES_SUFFIX
 
     def index_path(self, partition: bytes, bucket: int, file: IndexFile) -> str:
         """Where an index file lies: at its external path, in `index/`, or with `index-file-in-data-file-dir` in its

@@ -34,6 +34,17 @@ Look = Callable[[], "tuple[TableSchema, Store | None]"]
 MOST_COLUMNS = 100  # that HTML lists
 MOST_TABLES = 200
 MOST_FILES = 5_000  # beyond, manifests are not opened: only their list is
+# What other libraries call what a table does.
+OF_OTHERS = {
+    "history": "table.snapshots()",
+    "optimize": "table.compact()",
+    "vacuum": "table.expire_snapshots()",
+    "expire": "table.expire_snapshots()",
+    "rollback": "table.rollback_to(version)",
+    "restoreToVersion": "table.rollback_to(version)",
+    "restoreToTimestamp": "table.rollback_to(timestamp=…)",
+    "detail": "table.report()",
+}
 _SMALL = 20  # files of an append table below a quarter of their target
 _STYLE = "text-align:left;vertical-align:top;padding:2px 10px 2px 0"
 
@@ -52,6 +63,7 @@ class State:
 def state_of(store: Store) -> State:
     """What the newest snapshot says. Errors: those of reading metadata."""
     snapshot = store.latest_snapshot()
+    store.check_holds(snapshot)
     if snapshot is None:
         return State()
     files = sum(one.num_added_files - one.num_deleted_files for one in store.data_manifests(snapshot))

@@ -12,12 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bucketlake.env.env import Env
-from bucketlake.errors import (
-    InvalidError,
-    UnsupportedError,
-    already_done,
-    no_attribute,
-)
+from bucketlake.errors import InvalidError, UnsupportedError, already_done, no_attribute
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from bucketlake.frames.handle import Frames
 from bucketlake.frames.table_scan import threads
@@ -29,7 +24,7 @@ from bucketlake.ops.refs import read_tags
 from bucketlake.ops.scan import fallback
 from bucketlake.ops.scan.partition_choice import both, chosen_partitions
 from bucketlake.ops.scan.scan import EntryFilter, Plan, Scan, live_entries, newest_rows
-from bucketlake.ops.scan.select import TRAVEL_KEYS, Selection, epoch_millis, select_snapshot
+from bucketlake.ops.scan.select import TRAVEL_KEYS, Selection, epoch_millis
 from bucketlake.ops.scan.system_tables import RowView
 from bucketlake.ops.stream.batches import BatchName, Once
 from bucketlake.ops.system.model import SystemTable
@@ -48,6 +43,7 @@ from bucketlake.schema.column_options import under_options
 from bucketlake.schema.merging import Merging, merging
 from bucketlake.schema.schema import BucketMode, TableSchema, apply, column_names, is_replaced
 from bucketlake.schema.validation import refuse_undelivered
+from bucketlake.shown import OF_OTHERS
 from bucketlake.streams import Streams
 from bucketlake.types.model import DataField, arrow_schema
 from bucketlake.values import dataclass
@@ -107,6 +103,7 @@ else:  # loaded by the calls that need them: most look at a table and go
     parsing = lazy("bucketlake.predicate.parse")
     append_compact = lazy("bucketlake.ops.compact.append_compact")
 
+_NAMES = {**OF_OTHERS, "append": "table.write_arrow(rows)", "upsert": "table.write_arrow(rows), which upserts"}
 Arrow = Any  # Arrow data, a pandas DataFrame, columns or rows in Python: see ops.given
 
 
@@ -171,7 +168,7 @@ class Table(Streams, Frames):
         if isinstance(table.view, SystemTable):
             return table, Selection(None)
         refuse_undelivered(table.store.schema, for_writing=False)
-        selection = select_snapshot(table.store)
+        selection = fallback.selected(table.store)
         travels = any(table.options.is_set(key) for key in (*TRAVEL_KEYS, "scan.version"))
         snapshot = selection.snapshot
         if snapshot is None or not travels or snapshot.schema_id == table.schema.id:
@@ -192,8 +189,11 @@ class Table(Streams, Frames):
     # ---- look
 
     def snapshots(self) -> list[Snapshot]:
-        """All snapshots that have not expired, oldest first."""
-        return list(self.store.snapshots())
+        """All snapshots that have not expired, oldest first. NotFoundError for a table that was dropped."""
+        found = list(self.store.snapshots())
+        if not found:
+            self.store.check_holds(None)
+        return found
 
     def latest_snapshot(self) -> Snapshot | None:
         """The newest snapshot, None if nothing was committed."""
@@ -206,14 +206,16 @@ class Table(Streams, Frames):
     def files(self, where: str | Predicate | None = None, **options: Any) -> list[TableFile]:
         """The live data files that may hold matching rows, by partition and bucket, newest last."""
         table, planned, _ = self._planned(where, None, options)
-        found = []
+        found: dict[str, TableFile] = {}  # of a chain, one file may be read for several partitions
         for store, part in planned.parts(table.store):
             for entry in part.entries:
                 path = store.paths.file_path(store.paths.bucket_dir(entry.partition, entry.bucket), entry.file)
                 texts = store.paths.partition_texts(entry.partition)
-                found.append(TableFile(texts, entry.bucket, entry.total_buckets, path, entry.file))
+                found[path] = TableFile(texts, entry.bucket, entry.total_buckets, path, entry.file)
         read_tags.release(self.store, planned)
-        return sorted(found, key=lambda f: (*f.partition.values(), f.bucket, f.file.min_sequence_number, f.path))
+        return sorted(
+            found.values(), key=lambda f: (*f.partition.values(), f.bucket, f.file.min_sequence_number, f.path)
+        )
 
     def _planned(
         self, where: str | Predicate | None, columns: Sequence[str] | None, options: Mapping[str, Any]
@@ -274,8 +276,10 @@ class Table(Streams, Frames):
         Spec: docs/spec/writing.md
         """
         if mode not in ("append", "overwrite"):
-            raise InvalidError("unknown write mode", mode=mode, remedy="use 'append' or 'overwrite'")
+            remedy = "use 'append', which upserts where there is a primary key, or 'overwrite'"
+            raise InvalidError("unknown write mode", mode=mode, remedy=remedy)
         table = self.with_options(options).for_writing()
+        table.store.check_holds(None)  # before rows are asked for
         if mode == "append":
             preparing.refuse_plain_append(table.store)
         data = given_rows.arrow_input(data)
@@ -303,7 +307,7 @@ class Table(Streams, Frames):
         """The same table, as one that reads its own branch alone, or UnsupportedError if it has options that writers
         here do not honour; InvalidError for a system table."""
         self._check_writable()
-        return self if fallback.other_branch(self.store) is None else self.with_options(fallback.ALONE)
+        return self if fallback.is_alone(self.store) else self.with_options(fallback.ALONE)
 
     def for_changing(self, rows: bool = False) -> Table:
         """As `for_writing`, under the table's newest schema, dynamic options kept: what puts rows in the place of
@@ -401,8 +405,9 @@ class Table(Streams, Frames):
         if not table.schema.primary_keys:
             if table.schema.data_evolution:
                 changed = column_updates.update_columns(store, predicate, assign, assignments)
-                return expiring.after_change(store, changed)
-            return expiring.after_change(store, append_rows.update_rows(store, predicate, assign))
+            else:
+                changed = append_rows.update_rows(store, predicate, assignments)
+            return expiring.after_change(store, changed)
         row_changes.refuse_update(table.schema, assignments)
         moving = sorted(set(assignments) & set(table.schema.partition_keys))
         if moving:
@@ -538,7 +543,7 @@ class Table(Streams, Frames):
     if not TYPE_CHECKING:  # a checker must know which names there are
 
         def __getattr__(self, name: str) -> Any:
-            raise no_attribute(self, name, {"table.to_arrow()": pa.Table, "table.to_polars()": pl.LazyFrame})
+            raise no_attribute(self, name, {"table.to_arrow()": pa.Table, "table.to_polars()": pl.LazyFrame}, _NAMES)
 
     def _branch_store(self, name: str) -> Store:
         return self.with_options(branch=name).for_writing().store

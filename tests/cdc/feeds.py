@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -75,3 +77,19 @@ def debezium(op: str, before: Any, after: Any, table: str = "t", fields: list[An
 
 def _more(logical: list[Any]) -> dict[str, Any]:
     return {"parameters": logical[1]} if len(logical) > 1 else {}
+
+
+def begun_by(lake: Lake, folder: Path, first: list[Any]) -> tuple[Feed, Callable[[], Path]]:
+    """A synchronisation after a first batch of these events; what makes a copy of all that it has written."""
+    feed = Feed(lake, "debezium-json", "db", folder, table_options={"write-only": True})
+    feed.give(first)
+    original, made = Path(lake.catalog.warehouse), []
+
+    def copied() -> Path:
+        copy = folder / f"copy {len(made)}"
+        made.append(copy)
+        shutil.copytree(original, copy / "warehouse")
+        shutil.copytree(feed.checkpoint, copy / "checkpoint")
+        return copy
+
+    return feed, copied

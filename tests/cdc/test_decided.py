@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from bucketlake.cdc.sink import CdcSink, SyncDone
 from bucketlake.spark.session import Lake
 from bucketlake.spark.stream.checkpoint import Query
 
-from .feeds import Feed, debezium
+from .feeds import Feed, begun_by, debezium
 
 _V = [["id", "int32"], ["v", "int32"]]
 NEWS = [["n", "int32"]]
@@ -37,19 +36,7 @@ def _before() -> list[Any]:
 
 @pytest.fixture
 def begun(classic: Lake, tmp_path: Path) -> tuple[Feed, Callable[[], Path]]:
-    """A synchronisation after its first batch; what makes a copy of all that it has written."""
-    feed = Feed(classic, "debezium-json", "db", tmp_path, table_options={"write-only": True})
-    feed.give(_before())
-    original, made = Path(classic.catalog.warehouse), []
-
-    def copied() -> Path:
-        folder = tmp_path / f"copy {len(made)}"
-        made.append(folder)
-        shutil.copytree(original, folder / "warehouse")
-        shutil.copytree(feed.checkpoint, folder / "checkpoint")
-        return folder
-
-    return feed, copied
+    return begun_by(classic, tmp_path, _before())
 
 
 def run(feed: Feed, folder: Path, frame: Any, number: int) -> SyncDone:

@@ -4,7 +4,6 @@ which events are rows, which are put aside) is decided again the same, and each 
 from __future__ import annotations
 
 import copy
-import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -22,7 +21,7 @@ from bucketlake.errors import BucketlakeError
 from bucketlake.spark.session import Lake
 from bucketlake.spark.stream.checkpoint import Query
 
-from .feeds import Feed, debezium
+from .feeds import Feed, begun_by, debezium
 
 FAULTS = (KILL_AFTER, KILL_BEFORE, FAIL_AFTER, FAIL_BEFORE)
 _V = [["id", "int32"], ["v", "int32"]]
@@ -88,19 +87,7 @@ SCHEMAS_OF_A = 1
 
 @pytest.fixture
 def begun(classic: Lake, tmp_path: Path) -> tuple[Feed, Callable[[], Path]]:
-    """A synchronisation after its first batch; what makes a copy of all that it has written."""
-    feed = Feed(classic, "debezium-json", "db", tmp_path, table_options={"write-only": True})
-    feed.give(_before())
-    original, made = Path(classic.catalog.warehouse), []
-
-    def copied() -> Path:
-        folder = tmp_path / f"copy {len(made)}"
-        made.append(folder)
-        shutil.copytree(original, folder / "warehouse")
-        shutil.copytree(feed.checkpoint, folder / "checkpoint")
-        return folder
-
-    return feed, copied
+    return begun_by(classic, tmp_path, _before())
 
 
 def run(feed: Feed, folder: Path, frame: Any, number: int, storage: Any = None) -> SyncDone:

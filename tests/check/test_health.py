@@ -324,7 +324,7 @@ def test_partitions_that_are_too_many() -> None:
     assert "partitions" not in {one.topic for sizes in (few, large) for one in advice(sizes, bucket=1)}
     (found,) = [one for one in advice(many, bucket=1) if one.topic == "partitions"]
     assert (found.measure, found.threshold, found.partition) == (501, 500, None)
-    assert found.reason.startswith("501 of 501 partitions hold less than 32 MB, 1.0 KB on average")
+    assert found.reason.startswith("501 of 501 partitions hold less than 32.0 MiB, 1000 B on average")
     assert found.command == (
         "CREATE TABLE db.t_anew TBLPROPERTIES ('scan.manifest.parallelism' = '1', 'primary-key' = 'pt,k', "
         "'bucket' = '1') AS SELECT * FROM db.t"
@@ -333,7 +333,7 @@ def test_partitions_that_are_too_many() -> None:
     buckets = [one for one in advice(many, bucket=4) if one.topic == "buckets"]
     assert len(buckets) == 21 and all(str(one.partition).startswith("pt=") for one in buckets[:20])
     assert (buckets[-1].partition, buckets[-1].command) == (None, None)
-    assert buckets[-1].reason == "481 more partitions as well" and buckets[-1].measure > buckets[-1].threshold
+    assert buckets[-1].reason.startswith("481 more partitions as well") and buckets[-1].measure > buckets[-1].threshold
 
 
 def test_numbers_of_files_that_are_gone_are_not_looked_at(tmp_path: Path) -> None:

@@ -148,7 +148,6 @@ def test_near_misses_are_warned_of():
     [
         ("type", "format-table"),
         ("pk-clustering-override", "true"),
-        ("chain-table.enabled", "true"),
         ("query-auth.enabled", "true"),
         ("blob-view-field", "b"),
         ("vector-field", "v"),

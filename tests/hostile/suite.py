@@ -39,6 +39,8 @@ def kind_of(path: Path) -> str | None:
         return next(kind for start, kind in starts if name.startswith(start))
     if folder in ("snapshot", "schema", "tag", "consumer", "statistics"):
         return "hint" if name in ("LATEST", "EARLIEST") else folder
+    if "-global-index-" in name:
+        return "global index"
     if folder == "index":
         return "hash index" if "dynamic" in path.parts else "deletion vectors"
     if name.endswith(".index"):

@@ -184,6 +184,17 @@ def _blobs(catalog: Catalog) -> None:
     table.refresh().delete("k IN (5, 17)")
 
 
+def _searched(catalog: Catalog) -> None:
+    """Global indexes of two kinds, over two files."""
+    options = {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
+    table = catalog.create_table("searched", INDEXED, [], [], options)
+    for number, mark in enumerate("ab"):
+        table.write_arrow(rows(number * ROWS, number * ROWS + ROWS, mark, INDEXED))
+    table.create_global_index("k", btree_index_block_size="100 b")
+    table.create_global_index("name", "bitmap")
+    table.create_global_index("n", "bitmap", bitmap_index_compression="zstd")
+
+
 TABLES: dict[str, Callable[[Catalog], None]] = {
     "keys": _keys,
     "parquet": _appended("parquet", SCHEMA),
@@ -197,6 +208,7 @@ TABLES: dict[str, Callable[[Catalog], None]] = {
     "tagged": _tagged,
     "looked": _looked,
     "blobs": _blobs,
+    "searched": _searched,
     "shredded_parquet": _shredded("parquet"),
     "shredded_orc": _shredded("orc"),
 }
@@ -220,7 +232,8 @@ def unsized(folder: Path) -> None:
             entries = [replace(e, file=replace(e.file, file_size=0)) for e in decode_manifest(data)]
             path.write_bytes(encode_manifest(entries))
     for path in folder.rglob("manifest/index-manifest-*"):
-        found = [replace(e, file=replace(e.file, file_size=0)) for e in decode_index_manifest(path.read_bytes())]
+        found = decode_index_manifest(path.read_bytes())
+        found = [e if e.file.global_index else replace(e, file=replace(e.file, file_size=0)) for e in found]
         path.write_bytes(encode_index_manifest(found))
     for path in [*folder.rglob("snapshot/snapshot-*"), *folder.rglob("tag/tag-*")]:
         tree = json.loads(path.read_text())
@@ -253,6 +266,19 @@ def _ask(table: Table) -> dict[str, Rows]:
     return {where: _listed(table.to_arrow(where)) for where in WHERE}
 
 
+def _search(table: Table) -> dict[str, Rows]:
+    asked = (
+        "k = 7",
+        "k > 30 AND k < 45",
+        "name LIKE 'b-4%'",
+        "name IS NULL",
+        "name <> 'x'",
+        "n IN (5, 12, 40)",
+        "n > 400",
+    )
+    return {where: _listed(table.to_arrow(where)) for where in asked}
+
+
 def _upsert(table: Table) -> dict[str, Rows]:
     table.compact()
     table.write_arrow(rows(0, ROWS + 20, "z", INDEXED))
@@ -275,6 +301,7 @@ def _look(table: Table) -> dict[str, Rows]:
 ACTIONS: dict[str, Callable[[Table], dict[str, Rows]]] = {
     "indexed": _ask,
     "embedded": _ask,
+    "searched": _search,
     "dynamic": _upsert,
     "tagged": _travel,
     "looked": _look,

@@ -198,3 +198,71 @@ def files(table: Table) -> list[tuple[int | None, int]]:
     """The rows of blob files."""
     found = [file.file for file in table.refresh().files() if is_blob(file.path)]
     return sorted((file.first_row_id, file.row_count) for file in found)
+
+
+KEYED = {"primary-key": "id", "bucket": "2", "blob-field": "pic,parts,named", "blob.target-file-size": "300 b"}
+COLUMNS = ["id", "name", "pic", "parts", "named"]
+
+
+def keyed(*ids: int, sign: bytes = b"v") -> pa.Table:
+    kinds = {
+        "id": pa.int32(),
+        "name": pa.string(),
+        "pic": pa.binary(),
+        "parts": pa.list_(pa.binary()),
+        "named": pa.map_(pa.string(), pa.binary()),
+    }
+    values = [None if number % 5 == 0 else sign * (number * 7) for number in ids]
+    columns = [
+        list(ids),
+        [f"n{number}" for number in ids],
+        values,
+        [None if number % 3 == 0 else [value, None, b""] for number, value in zip(ids, values, strict=True)],
+        [None if number % 4 == 0 else {"a": value, "b": b"x"} for number, value in zip(ids, values, strict=True)],
+    ]
+    return pa.table(dict(zip(kinds, columns, strict=True)), pa.schema(list(kinds.items())))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("vectors", ["false", "true"])
+def test_tables_with_a_primary_key(flink: FlinkPaimon, tmp_path: Path, vectors: str) -> None:
+    """Values in packs, descriptors in the rows: new ones, updates, deletes and compactions by both."""
+    flink.use(tmp_path)
+    made = {key: value for key, value in KEYED.items() if key not in ("primary-key", "blob-field")}
+    options = ",".join(f"'{key}'='{value}'" for key, value in ({**made, "deletion-vectors.enabled": vectors}).items())
+    flink.sql(
+        "CREATE TABLE k (id INT, name STRING, pic BYTES COMMENT '__BLOB_FIELD', parts ARRAY<BYTES> COMMENT "
+        f"'__BLOB_FIELD', named MAP<STRING, BYTES> COMMENT '__BLOB_FIELD', PRIMARY KEY (id) NOT ENFORCED) WITH ({options})"
+    )
+    catalog = bucketlake.open(tmp_path)
+
+    def same() -> list[tuple[object, ...]]:
+        found = rows(catalog.table("k").to_arrow(columns=COLUMNS))
+        told = flink.sql("SELECT id, name, pic, parts[1], CARDINALITY(parts), named['a'] FROM k ORDER BY id").rows
+        expected = []
+        for key, name, pic, parts, named in found:
+            listed = (None, None) if parts is None else (parts[0], len(parts))
+            expected.append((key, name, pic, *listed, dict(named or ()).get("a")))
+        assert told == expected
+        return found
+
+    flink.sql(
+        "INSERT INTO k (id, name, pic) VALUES (1, 'n1', X'0102'), (2, 'n2', CAST(NULL AS BYTES)), (51, 'n3', X'')"
+    )
+    made = [(1, "n1", b"\1\2", None, None), (2, "n2", None, None, None), (51, "n3", b"", None, None)]
+    assert same() == made
+    catalog.table("k").write_arrow(keyed(*range(2, 40)))
+    assert same() == [made[0], *rows(keyed(*range(2, 40))), made[2]]
+    catalog.table("k").write_arrow(keyed(*range(30, 50), sign=b"w"))
+    catalog.table("k").delete("id in (1, 5, 44)")
+    before = same()
+    assert len(before) == 47
+    flink.sql("CALL sys.compact(`table` => 'default.k')")
+    assert same() == before
+    catalog.table("k").write_arrow(keyed(7, 8, sign=b"z"))
+    before = same()
+    catalog.table("k").compact(full=True)
+    assert same() == before
+    flink.sql("INSERT INTO k SELECT id + 100, name, pic, parts, named FROM k WHERE id < 10")
+    assert len(same()) == len(before) + sum(row[0] < 10 for row in before)
+    assert not catalog.table("k").fsck(level="rows").findings

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import operator
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,12 @@ COLUMNS: dict[str, tuple[pa.DataType, Any, Any, str]] = {
     "single": (pa.float32(), lambda k: (k - 500) / 4, -2.5, "CAST(-2.5 AS FLOAT)"),
     "double": (pa.float64(), lambda k: (500 - k) / 8, -1.25, "CAST(-1.25 AS DOUBLE)"),
     "money": (pa.decimal128(12, 2), lambda k: Decimal(k - 700) / 4, Decimal("-3.25"), "CAST(-3.25 AS DECIMAL(12, 2))"),
+    "riches": (
+        pa.decimal128(30, 2),
+        lambda k: (k - 300) * Decimal("123456789012345678.25"),
+        -5 * Decimal("123456789012345678.25"),
+        "CAST('-617283945061728391.25' AS DECIMAL(30, 2))",
+    ),
     "text": (pa.string(), lambda k: "ä" * (k % 7) + str(k % 500), "ä77", "'ä77'"),
     "day": (pa.date32(), lambda k: DAY + dt.timedelta(k % 900), dt.date(1970, 1, 1), "DATE '1970-01-01'"),
     "second": (
@@ -68,27 +76,38 @@ def made(path: Path, **options: str) -> Table:
 
 
 def equal(column: str) -> list[int]:
-    wanted = COLUMNS[column][2]
-    return [k for k in range(1000) if k % 7 != 5 and COLUMNS[column][1](k) == wanted]
+    return holding(column, lambda value, wanted: value == wanted)
+
+
+def holding(column: str, op: Callable[[Any, Any], Any]) -> list[int]:
+    """The rows whose value compares so with the one that is searched."""
+    _, value, wanted, _ = COLUMNS[column]
+    return [k for k in range(1000) if k % 7 != 5 and op(value(k), wanted)]
 
 
 def files(table: Table, where: str) -> int:
     return len(table.planned(table.predicate(where), select_snapshot(table.store)).entries)
 
 
-def condition(column: str) -> str:
+def condition(column: str, op: str = "=") -> str:
     """As this package's conditions are written."""
     value = COLUMNS[column][3].removeprefix("CAST(").split(" AS ")[0]
-    return f"{column} = {value}"
+    return f"{column} {op} {value.strip(chr(39)) if column == 'riches' else value}"
 
 
-def test_flink_searches_ours(flink: FlinkPaimon, tmp_path: Path) -> None:
+SMALL = {"btree-index.block-size": "200 b", "bitmap-index.dictionary-block-size": "200 b"}
+SIDES: dict[str, Callable[[Any, Any], Any]] = {"<": operator.lt, ">=": operator.ge, "<>": operator.ne}
+
+
+@pytest.mark.parametrize(("kind", "codec"), [("btree", "zstd"), ("bitmap", "none"), ("bitmap", "lz4")])
+def test_flink_searches_ours(flink: FlinkPaimon, tmp_path: Path, kind: str, codec: str) -> None:
     flink.use(tmp_path)
     table = made(tmp_path)
-    for column in COLUMNS:
-        assert table.create_global_index(column, btree_index_block_size="200 b") == 1
+    columns = {name: COLUMNS[name] for name in COLUMNS if codec != "lz4" or name in ("text", "riches", "small")}
+    for column in columns:
+        assert table.create_global_index(column, kind, **SMALL, **{f"{kind}-index.compression": codec}) == 1
     table.write_arrow(some(0, 1000))  # that no index covers
-    for column, (_, _, _, text) in COLUMNS.items():
+    for column, (_, _, _, text) in columns.items():
         for mode, times in (("fast", 1), ("full", 2)):
             hint = f"/*+ OPTIONS('scalar-index.search-mode' = '{mode}') */"
             found = flink.sql(f"SELECT k FROM t {hint} WHERE `{column}` = {text} ORDER BY k").rows
@@ -96,25 +115,60 @@ def test_flink_searches_ours(flink: FlinkPaimon, tmp_path: Path) -> None:
             assert [k for (k,) in found] == sorted(equal(column) * asked), (column, mode)
             nulls = flink.sql(f"SELECT k FROM t {hint} WHERE `{column}` IS NULL").rows
             assert len(nulls) == times * len(range(5, 1000, 7)), (column, mode)
+        for op, holds in SIDES.items() if column in ("text", "riches", "small", "moment", "single") else ():
+            hint = "/*+ OPTIONS('scalar-index.search-mode' = 'fast') */"
+            found = flink.sql(f"SELECT k FROM t {hint} WHERE `{column}` {op} {text} ORDER BY k").rows
+            assert [k for (k,) in found] == holding(column, holds), (column, op)
 
 
-def test_pypaimon_searches_ours(pypaimon: PyPaimon, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["btree", "bitmap"])
+def test_pypaimon_searches_ours(pypaimon: PyPaimon, tmp_path: Path, kind: str) -> None:
     pypaimon.use(tmp_path)
     table = made(tmp_path)
-    table.create_global_index("text", sorted_index_records_per_range=400)
+    for column in ("text", "whole", "riches"):
+        table.create_global_index(column, kind, sorted_index_records_per_range=400)
     table.write_arrow(some(0, 1000))
-    found = pypaimon.read("default", "t", where=("text", "ä77"), options={"scalar-index.search-mode": "fast"})
-    assert sorted(found.column("k").to_pylist()) == equal("text")
+    fast = {"scalar-index.search-mode": "fast"}
+    for column in ("text", "whole", "riches"):
+        for method, holds in (("equal", operator.eq), ("less_than", operator.lt), ("not_equal", operator.ne)):
+            found = pypaimon.read("default", "t", where=(column, method, COLUMNS[column][2]), options=fast)
+            assert sorted(found.column("k").to_pylist()) == holding(column, holds), (column, method)
 
 
-@pytest.mark.parametrize("records", ["10000000", "100"])
-def test_ours_searches_flinks(flink: FlinkPaimon, tmp_path: Path, records: str) -> None:
+@pytest.mark.parametrize("kind", ["btree", "bitmap"])
+def test_ours_searches_pypaimons(pypaimon: PyPaimon, tmp_path: Path, kind: str) -> None:
+    """Its bitmap indexes have the keys in the order of their bytes."""
+    pypaimon.use(tmp_path)
+    table = made(tmp_path)
+    for column in ("text", "whole", "riches", "tiny"):
+        sizes = {"bitmap-index.dictionary-block-size": "200 b"} if kind == "bitmap" else {}
+        assert pypaimon.create_global_index("default", "t", column, kind, **sizes) > 0
+    table = table.refresh()
+    table.write_arrow(some(0, 1000))
+    for column in ("text", "whole", "riches", "tiny"):
+        assert files(table, condition(column)) < 8
+        for op, holds in {"=": operator.eq, **SIDES}.items():
+            found = table.to_arrow(condition(column, op), columns=["k"]).column(0).to_pylist()
+            assert sorted(found) == sorted(2 * holding(column, holds)), (column, op)
+        assert table.to_arrow(f"{column} IS NULL").num_rows == 2 * len(range(5, 1000, 7))
+
+
+@pytest.mark.parametrize(
+    ("records", "kind", "codec"),
+    [
+        ("10000000", "btree", "zstd"),
+        ("100", "btree", "lz4"),
+        ("100", "bitmap", "none"),
+    ],
+)
+def test_ours_searches_flinks(flink: FlinkPaimon, tmp_path: Path, records: str, kind: str, codec: str) -> None:
     flink.use(tmp_path)
     table = made(tmp_path)
     for column in COLUMNS:
         flink.sql(
-            f"CALL sys.create_global_index(`table` => 'default.t', index_column => '{column}', index_type => 'btree', "
-            f"options => 'sorted-index.records-per-range={records};btree-index.block-size=200 b')"
+            f"CALL sys.create_global_index(`table` => 'default.t', index_column => '{column}', index_type => '{kind}', "
+            f"options => 'sorted-index.records-per-range={records};btree-index.block-size=200 b;"
+            f"bitmap-index.dictionary-block-size=200 b;{kind}-index.compression={codec}')"
         )
     counted = "SELECT count(DISTINCT index_field_name) FROM `t$table_indexes`"
     assert any(flink.sql(counted).scalar() == len(COLUMNS) for _ in range(100)), "its jobs go on behind the calls"
@@ -122,13 +176,18 @@ def test_ours_searches_flinks(flink: FlinkPaimon, tmp_path: Path, records: str) 
     for column in COLUMNS:
         found = table.to_arrow(condition(column), columns=["k"]).column(0).to_pylist()
         assert sorted(found) == equal(column), column
+        for op, holds in SIDES.items():
+            found = table.to_arrow(condition(column, op), columns=["k"]).column(0).to_pylist()
+            assert sorted(found) == holding(column, holds), (column, op)
+        assert table.to_arrow(f"{column} IS NULL").num_rows == len(range(5, 1000, 7))
+    assert files(table, "text > 'ä77' AND text < 'ä78'") < 4
     assert files(table, "text = 'ä77'") == len({k // 250 for k in equal("text")}) < 4
     assert files(table, "text = 'no such text'") == 0
-    assert table.create_global_index("text") == 0
+    assert table.create_global_index("text", kind) == 0
     table.write_arrow(some(0, 1000))
     assert sorted(table.to_arrow("text = 'ä77'", columns=["k"]).column(0).to_pylist()) == sorted(equal("text") * 2)
-    assert table.create_global_index("text") == 1
-    flink.sql("CALL sys.drop_global_index(`table` => 'default.t', index_column => 'text', index_type => 'btree')")
-    assert table.refresh().drop_global_index("text", dry_run=True) == 0
-    assert table.refresh().drop_global_index("whole") > 0
+    assert table.create_global_index("text", kind) == 1
+    flink.sql(f"CALL sys.drop_global_index(`table` => 'default.t', index_column => 'text', index_type => '{kind}')")
+    assert table.refresh().drop_global_index("text", kind, dry_run=True) == 0
+    assert table.refresh().drop_global_index("whole", kind) > 0
     assert np.unique(table.refresh().to_arrow("`whole` = 256", columns=["k"]).column(0)).tolist() == equal("whole")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -22,12 +23,17 @@ def read(
     path: str,
     columns: list[str] | None,
     options: dict[str, str],
-    where: tuple[str, Any] | None = None,
+    where: tuple[Any, ...] | None = None,
 ) -> None:
-    """Save the table's rows to `path`; `where`: those whose column has a value."""
-    builder = _table(warehouse, name, options).new_read_builder()
+    """Save the table's rows to `path`; `where`: those whose column has a value, or more (a column, a method of the
+    predicate builder, its other arguments)."""
+    table = _table(warehouse, name, options)
+    builder = table.new_read_builder()
     if where is not None:
-        builder = builder.with_filter(builder.new_predicate_builder().equal(*where))
+        column, method, *values = where if len(where) > 2 else (where[0], "equal", where[1])
+        (kind,) = (str(field.type) for field in table.fields if field.name == column)
+        given = [Decimal(value) if kind.startswith("DECIMAL") else value for value in values]
+        builder = builder.with_filter(getattr(builder.new_predicate_builder(), method)(column, *given))
     if columns is not None:
         builder = builder.with_projection(columns)
     splits = builder.new_scan().plan().splits()
@@ -49,6 +55,12 @@ def write(
     finally:
         writer.close()
         commit.close()
+
+
+def create_global_index(warehouse: str, name: str, column: str, kind: str, options: dict[str, str]) -> int:
+    """Index a column; how many files were added."""
+    added: int = _table(warehouse, name, {}).create_global_index(column, index_type=kind, options=options)
+    return added
 
 
 def update_by_ids(warehouse: str, name: str, path: str, columns: list[str]) -> None:
@@ -99,7 +111,14 @@ def plan(warehouse: str, name: str, options: dict[str, str]) -> list[dict[str, A
 
 def start() -> dict[str, Callable[..., Any]]:
     """The operations by name."""
-    return {"read": read, "write": write, "create": create, "plan": plan, "update_by_ids": update_by_ids}
+    return {
+        "read": read,
+        "write": write,
+        "create": create,
+        "plan": plan,
+        "update_by_ids": update_by_ids,
+        "create_global_index": create_global_index,
+    }
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -52,11 +53,12 @@ class _PythonPeer:
         *,
         columns: Sequence[str] | None = None,
         options: Mapping[str, str] | None = None,
-        where: tuple[str, Any] | None = None,
+        where: tuple[Any, ...] | None = None,
     ) -> pa.Table:
-        """The table's rows; `options` are dynamic, as `scan.snapshot-id`; `where`: those whose column has a value."""
+        """The table's rows; `options` are dynamic, as `scan.snapshot-id`; `where`: those whose column has a value, or
+        more, for pypaimon: (column, method of its predicate builder, other arguments)."""
         path = self._path()
-        more = {} if where is None else {"where": where}
+        more = {} if where is None else {"where": [str(v) if isinstance(v, Decimal) else v for v in where]}
         wanted = None if columns is None else list(columns)
         self._call("read", f"{database}.{table}", path=path, columns=wanted, options=dict(options or {}), **more)
         return load(path)
@@ -109,6 +111,13 @@ class PyPaimon(_PythonPeer):
         save(rows, path)
         columns = [name for name in rows.column_names if name != "_ROW_ID"]
         self._call("update_by_ids", f"{database}.{table}", path=path, columns=columns)
+
+    def create_global_index(self, database: str, table: str, column: str, kind: str, **options: str) -> int:
+        """Index a column; how many files were added."""
+        added: int = self._call(
+            "create_global_index", f"{database}.{table}", column=column, kind=kind, options=dict(options)
+        )
+        return added
 
 
 class PaimonRust(_PythonPeer):

@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from bucketlake.errors import InvalidError, NotFoundError
-from bucketlake.ops.change.append_rows import Means, Touched, change_rows, found_here
+from bucketlake.ops.change.append_rows import Means, change_rows, found_here
 from bucketlake.ops.change.row_conflicts import MergeRead
+from bucketlake.ops.change.touched import Touched
 from bucketlake.ops.clone.clone import CloneRequest, clone_into, clone_new, cloned_schemas
 from bucketlake.ops.commit.loads import Loading, SourceFile, loaded, without_loaded
 from bucketlake.ops.scan.system_tables import RowView, read_view

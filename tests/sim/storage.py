@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -235,5 +236,18 @@ def fault_on(operation: str, part: str, fault: str | Raised, times: int = 1) -> 
             left[0] -= 1
             return fault
         return None
+
+    return plan
+
+
+def fault_by_chance(seed: int, faults: float, pause: Callable[[], None]) -> Plan:
+    """A fault at this share of the calls, each of which lets others go first by `pause`."""
+    chance = random.Random(seed)
+
+    def plan(k: int, operation: str, path: str) -> str | None:
+        pause()
+        if chance.random() >= faults:
+            return None
+        return chance.choices([FAIL_BEFORE, FAIL_AFTER, KILL_BEFORE, KILL_AFTER], [8, 4, 1, 1])[0]
 
     return plan

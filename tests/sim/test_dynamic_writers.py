@@ -16,7 +16,7 @@ import pytest
 from tests.profile import often, seeds
 from tests.sim.clock import FakeClock
 from tests.sim.schedule import Scheduler
-from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, KILL_AFTER, KILL_BEFORE, FaultStorage, Killed, MapStorage
+from tests.sim.storage import FaultStorage, Killed, MapStorage, fault_by_chance
 from tests.sim.tables import create_table, make_store
 
 from bucketlake.errors import CommitError, StorageError
@@ -196,14 +196,7 @@ def simulate(seed: int, writers: int = 4, faults: float = 0.0, **options: str) -
     clock = FakeClock(seed, on_sleep=scheduler.pause)
     schema = schema_of(**options)
     store = create_table(inner, clock, schema)
-    chance = random.Random(seed + 1)
-
-    def plan(k: int, operation: str, path: str) -> str | None:
-        scheduler.pause()
-        if chance.random() >= faults:
-            return None
-        return chance.choices([FAIL_BEFORE, FAIL_AFTER, KILL_BEFORE, KILL_AFTER], [8, 4, 1, 1])[0]
-
+    plan = fault_by_chance(seed + 1, faults, scheduler.pause)
     team = []
     for number in range(writers):
         storage = FaultStorage(inner, plan)

@@ -43,7 +43,7 @@ from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.ops import progress
-from bucketlake.ops.change.append_rows import delete_rows
+from bucketlake.ops.change.append_rows import delete_rows, update_rows
 from bucketlake.ops.clean.expire import ExpireConfig, Limits, expire_changelogs, expire_snapshots
 from bucketlake.ops.clean.orphans import remove_orphans
 from bucketlake.ops.clean.partitions import expire_partitions
@@ -374,6 +374,18 @@ class Actor:
             parts = (1,) if self.world.kind.keys == ("k",) else (1, 2)
             self._write(user, {(part, key): (None, None) for part in parts for key in keys}, 3)
 
+    def update(self, user: str) -> None:
+        """Rows get a new value where they are; those that another puts there before the commit get it, too."""
+        if self.world.kind.engine == "append":
+            newest = self.store.latest_snapshot()
+            known = sorted(self.world.rows[newest.uuid or ""]) if newest is not None else []
+            if known:
+                keys = {key for _, key in self.random.sample(known, min(2, len(known)))}
+                column, value = self.random.choice("ab"), self.random.randint(0, 99)
+                HERE.what = ("update", (keys, column, value))
+                where = Table(self.store, "t").predicate(f"k IN ({', '.join(map(str, sorted(keys)))})")
+                update_rows(self.store, where, {column: value})
+
     def _write(self, user: str, rows: Rows, kind: int) -> None:
         columns = [[key[0] for key in rows], [key[1] for key in rows], *zip(*rows.values(), strict=True)]
         schema = arrow_schema(FIELDS)
@@ -558,8 +570,8 @@ class Actor:
 
 WRITES = ("append", "append", "append", "delete")
 ROLES: dict[str, tuple[tuple[str, ...], int]] = {
-    "w0": ((*WRITES, "merge", "load"), 5),
-    "w1": ((*WRITES, "drop", "age", "merge", "load"), 5),
+    "w0": ((*WRITES, "update", "merge", "load"), 5),
+    "w1": ((*WRITES, "update", "drop", "age", "merge", "load"), 5),
     "c0": (("compact",), 4),
     "c1": (("follow", "compact"), 4),
     "x": (("rescale", "sort", "cluster"), 4),

@@ -15,7 +15,7 @@ import pytest
 from tests.profile import often, seeds
 from tests.sim.clock import FakeClock
 from tests.sim.schedule import Scheduler
-from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, KILL_AFTER, KILL_BEFORE, FaultStorage, Killed, MapStorage
+from tests.sim.storage import FaultStorage, Killed, MapStorage, fault_by_chance
 from tests.sim.tables import create_table, make_store
 from tests.sim.test_dynamic_writers import FIELDS, Rows, batch, unreferenced
 
@@ -130,14 +130,7 @@ def simulate(seed: int, faults: float) -> tuple[Any, MapStorage, list[Worker]]:
     clock = FakeClock(seed, on_sleep=scheduler.pause)
     schema = TableSchema.create(FIELDS, ("pt",), ("pt", "k"), OPTIONS)
     store = create_table(inner, clock, schema)
-    chance = random.Random(seed + 1)
-
-    def plan(k: int, operation: str, path: str) -> str | None:
-        scheduler.pause()
-        if chance.random() >= faults:
-            return None
-        return chance.choices([FAIL_BEFORE, FAIL_AFTER, KILL_BEFORE, KILL_AFTER], [8, 4, 1, 1])[0]
-
+    plan = fault_by_chance(seed + 1, faults, scheduler.pause)
     team = []
     for number in range(4):
         storage = FaultStorage(inner, plan)

@@ -17,7 +17,7 @@ import pytest
 from tests.profile import later, often, seeds
 from tests.sim.clock import FakeClock
 from tests.sim.schedule import Scheduler
-from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, KILL_AFTER, KILL_BEFORE, FaultStorage, Killed, MapStorage
+from tests.sim.storage import FaultStorage, Killed, MapStorage, fault_by_chance
 from tests.sim.tables import create_table, make_store
 
 from bucketlake.errors import BucketlakeError, CommitError, StorageError
@@ -154,14 +154,7 @@ def simulate(seed: int, faults: float, **options: str) -> tuple[Any, list[Writer
     clock = FakeClock(seed, on_sleep=scheduler.pause)
     schema = schema_of(**options)
     store = create_table(inner, clock, schema)
-    chance = random.Random(seed + 1)
-
-    def plan(k: int, operation: str, path: str) -> str | None:
-        scheduler.pause()
-        if chance.random() >= faults:
-            return None
-        return chance.choices([FAIL_BEFORE, FAIL_AFTER, KILL_BEFORE, KILL_AFTER], [8, 4, 1, 1])[0]
-
+    plan = fault_by_chance(seed + 1, faults, scheduler.pause)
     team = []
     first = Writer("w", Table(store, "t"), random.Random(seed), ())
     first.append("w.0")

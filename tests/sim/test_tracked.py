@@ -1,5 +1,6 @@
 """As test_maintenance, tables whose rows have ids, and whose columns may lie in several files: besides, no id is given out
-twice, and a row keeps the one it has got, unless ids are given out anew."""
+twice, and a row keeps the one it has got, unless ids are given out anew; global indexes come and go, and no condition
+finds other rows by them."""
 
 from __future__ import annotations
 
@@ -15,22 +16,27 @@ from tests.sim.test_maintenance import FIELDS, HERE, ROLES, Actor, Key, Kind, Ru
 
 from bucketlake.catalog import open_named
 from bucketlake.errors import BucketlakeError
+from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.compact.compaction import Compaction, compaction_job
 from bucketlake.ops.compact.job import run_job
 from bucketlake.ops.compact.reassign import reassign_row_ids
 from bucketlake.ops.compact.running import inline
-from bucketlake.ops.table.store import clear_cache
+from bucketlake.ops.global_index.build import create_index, drop_index
+from bucketlake.ops.rows.global_index import KINDS as INDEXES
+from bucketlake.ops.rows.global_index import indexed_ids
+from bucketlake.ops.table.store import Store, clear_cache
 from bucketlake.table import Table
 from bucketlake.types.model import arrow_schema
 
 TRACKED = {"row-tracking.enabled": "true"}
 VECTORS = {"deletion-vectors.enabled": "true"}
 EVOLVING = {**TRACKED, "data-evolution.enabled": "true"}
+ACTION = "global-index.column-update-action"
 KINDS = (
-    Kind("evolving, vectors", -1, (), {**EVOLVING, **VECTORS}),
+    Kind("evolving, vectors", -1, (), {**EVOLVING, **VECTORS, ACTION: "DROP_PARTITION_INDEX"}),
     Kind("tracked", -1, (), TRACKED),
     Kind("tracked, vectors", -1, (), {**TRACKED, **VECTORS}),
-    Kind("evolving", -1, (), EVOLVING),
+    Kind("evolving", -1, (), {**EVOLVING, ACTION: "IGNORE"}),
 )
 WRITES = ("append", "append", "delete", "update", "update")
 MORE = {
@@ -39,6 +45,7 @@ MORE = {
     "w1": ((*WRITES, "drop", "age", "replace"), 5),
     "u": (("update",), 5),
     "x": (("sort", "cluster", "materialize", "renumber"), 4),
+    "i": (("index", "index", "index", "unindex"), 4),
 }
 
 
@@ -79,6 +86,16 @@ class Changer(Actor):
         if self._moves("evolving"):
             reassign_row_ids(self.store)
 
+    def index(self, user: str) -> None:
+        """An index of a column, of what none covers."""
+        if self.world.kind.name.startswith("evolving"):
+            create_index(self.store, [self.random.choice("abk")], self.random.choice(INDEXES), run=inline)
+
+    def unindex(self, user: str) -> None:
+        """An index less."""
+        if self.world.kind.name.startswith("evolving"):
+            drop_index(self.store, [self.random.choice("abk")], self.random.choice(INDEXES))
+
     def _moves(self, kind: str) -> bool:
         if not self.world.kind.name.startswith(kind) or self.store.latest_snapshot() is None:
             return False
@@ -97,6 +114,7 @@ class TrackedRun(Run):
 
     ids: dict[Key, int] = field(default_factory=dict)
     owners: dict[int, Key] = field(default_factory=dict)
+    asked: Counter[str] = field(default_factory=Counter)
 
     def check(self, where: str) -> None:
         super().check(where)
@@ -105,6 +123,7 @@ class TrackedRun(Run):
         newest = store.latest_snapshot()
         if newest is None or newest.uuid in self.world.doubtful:
             return
+        self._ask(store, newest, where)
         found = open_named(f"{ROOT}$row_tracking", store.env).to_arrow().to_pylist()
         assert len({row["_ROW_ID"] for row in found}) == len(found), f"{where}: an id twice"
         for row in found if not self.world.rolled_back else ():
@@ -113,13 +132,30 @@ class TrackedRun(Run):
             assert known == number or self.world.moved, f"{where}: {row} had the id {known}"
             assert owner == key, f"{where}: {row} has the id that {owner} had"
 
+    def _ask(self, store: Store, newest: Snapshot, where: str) -> None:
+        """Conditions on columns that are indexed find the rows that they find without an index."""
+        indexes = [entry for entry in store.index_manifest(newest) if entry.file.index_type in INDEXES]
+        if not indexes:
+            return
+        table = Table(store, "t")
+        plain = table.with_options({"global-index.enabled": "false"})
+        names = {item.id: item.name for item in store.schema.fields}
+        for name in sorted({names[id] for entry in indexes for id in indexed_ids(entry)}):
+            known = [value for value in plain.to_arrow(columns=[name]).column(0).to_pylist() if value is not None]
+            value = self.chance.choice(known or [1])
+            for text in (f"{name} = {value}", f"{name} >= {value} AND {name} < {value + 9}", f"{name} IS NULL"):
+                rows, expected = (sorted(map(repr, one.to_arrow(text).to_pylist())) for one in (table, plain))
+                assert rows == expected, f"{where}: {text}"
+                self.asked[name] += 1
+
 
 def run(seed: int) -> Counter[str]:
     kind = KINDS[seed % len(KINDS)]
     faults = (0.0, 0.003, 0.01)[seed // len(KINDS) % 3]
     rolls_back = seed // (3 * len(KINDS)) % 2 == 1
     try:
-        return TrackedRun(seed, kind, faults, rolls_back, Changer, MORE).go()
+        tracked = TrackedRun(seed, kind, faults, rolls_back, Changer, MORE)
+        return tracked.go() + Counter({"asked": tracked.asked.total()})
     except (AssertionError, BucketlakeError, LookupError) as error:
         raise AssertionError(f"seed {seed}, {kind.name}, faults {faults}, back {rolls_back}: {error}") from error
 

@@ -256,3 +256,18 @@ def test_partitions_of_several_values_keep_their_types(classic: Lake, monkeypatc
             assert found.where("at < '2020-03-08 02:30:01'").count() == 2
     finally:
         classic.spark.conf.set("spark.sql.session.timeZone", zone)
+
+
+def test_a_partition_is_named_by_a_time_as_spark_takes_it(classic: Lake) -> None:
+    classic.sql("CREATE TABLE db.z (id INT, p TIMESTAMP) PARTITIONED BY (p)")
+    moment = dt.datetime(2025, 1, 1, 12, tzinfo=dt.timezone.utc)
+    zone = classic.spark.conf.get("spark.sql.session.timeZone")
+    one, table = classic.spark.createDataFrame([(1,)], "id int"), classic.table("db.z")
+    try:
+        classic.spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+        table.write(one, partition={"p": "2025-01-01 21:00:00"})  # the session's zone
+        table.write(one, partition={"p": moment.astimezone().replace(tzinfo=None)})  # the process's
+        table.write(one, mode="overwrite", partition={"p": moment})
+        assert table.table.to_arrow()["p"].to_pylist() == [moment]
+    finally:
+        classic.spark.conf.set("spark.sql.session.timeZone", zone)

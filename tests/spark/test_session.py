@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
 from tests import quick
 
 import bucketlake
@@ -176,3 +177,28 @@ def test_a_machine_without_java_runs_spark(tmp_path: Path) -> None:
         [sys.executable, "-c", code, str(tmp_path)], env=environment, capture_output=True, text=True, check=False
     )
     assert "rows 7" in run.stdout, run.stderr[-2000:]
+
+
+def test_what_other_libraries_call_it_is_told(classic: Lake) -> None:
+    classic.sql("CREATE TABLE db.named (id INT) TBLPROPERTIES ('primary-key' = 'id')")
+    table = classic.table("db.named")
+    for owner, name, here in (
+        (table, "history", r"write table\.snapshots\(\)"),
+        (table, "optimize", r"write table\.compact\(\)"),
+        (table, "upsert", r"write table\.write\(frame\)"),
+        (table, "count", r"write table\.read\(\)\.count"),
+        (table.table, "vacuum", r"write table\.expire_snapshots\(\)"),
+        (classic, "write", r"write lake\.write_table\(frame, name\)"),
+        (classic, "read", r"write lake\.read_table\(name\)"),
+    ):
+        with pytest.raises(AttributeError, match=here):
+            getattr(owner, name)
+    for option, here in (("versionAsOf", "version"), ("as_of", "timestamp")):
+        with pytest.raises(InvalidError, match=f"no such option.*did you mean '{here}'"):
+            table.read(**{option: 1})
+    with pytest.raises(InvalidError, match="'foo' for key 'scan.mode'"):
+        table.read_stream(scan_mode="foo")
+    table.write(classic.spark.range(3).selectExpr("cast(id AS int) AS id"))
+    assert table.read(where=F.col("id") > 1).collect() == [(2,)]
+    with pytest.raises(UnsupportedError, match="as SQL text"):
+        table.read(where=F.udf(lambda value: True, "boolean")("id"))

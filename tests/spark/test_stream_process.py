@@ -78,17 +78,19 @@ def test_each_batch_is_a_native_scan_and_comes_again_until_it_is_done(
 def test_latest_is_what_it_was_when_the_process_began(classic: Lake, tmp_path: Path) -> None:
     lake, told, came = classic, [], Event()
     lake.sql("CREATE TABLE db.source (id INT, v STRING)")
-    insert(lake, "source", (1, "before"))
+    insert(lake, "source", (0, "older"))
+    insert(lake, "source", (1, "newest"))
 
     def body(frame: Any, number: int) -> None:
         told.extend(tuple(row) for row in frame.collect())
-        came.set()
+        if (2, "after") in told:
+            came.set()
 
     process = lake.table("db.source").process_stream(
         body, str(tmp_path / "c"), trigger={"processingTime": "1 ms"}, scan_mode="latest"
     )
     insert(lake, "source", (2, "after"))
-    assert came.wait(120) and told == [(2, "after")]
+    assert came.wait(120) and told == [(1, "newest"), (2, "after")]
     process.stop()
 
 

@@ -67,6 +67,25 @@ def test_from_table_to_table_once_over_restarts(tables: Lake, tmp_path: Path) ->
     assert len(users) == 1
 
 
+def test_latest_begins_with_what_the_newest_snapshot_changed(tables: Lake, tmp_path: Path) -> None:
+    """As Apache Paimon's source for Spark does."""
+    insert(tables, (1, "older"))
+    insert(tables, (2, "newest"))
+    target = tables.table("db.plain")
+    for _ in range(2):
+        source = tables.table("db.source").read_stream(scan_mode="latest")
+        target.write_stream(source, str(tmp_path / "c"), trigger={"availableNow": True}).awaitTermination()
+        insert(tables, (3, "after"))
+    assert rows(tables, "plain") == [(2, "newest"), (3, "after")]
+
+
+def test_two_places_to_start_at_are_refused_before_the_query_starts(tables: Lake) -> None:
+    insert(tables, (1, "a"))
+    source = tables.spark.readStream.format("bucketlake")
+    with pytest.raises(Exception, match="Only one of the following parameters may be set"):
+        source.options(**{"scan.snapshot-id": "1", "scan.timestamp-millis": "1"}).load(tables.table("db.source").path)
+
+
 @pytest.mark.slow
 @LIMITS
 def test_a_batch_that_comes_again_is_recognised(classic: Lake, tmp_path: Path) -> None:

@@ -342,3 +342,28 @@ def test_partitions_are_overwritten_by_columns(attached: Lake) -> None:
         with pytest.raises(BucketlakeError, match=message):
             writer(0, 2).overwrite(condition)
     assert spark.table("db.o").count() == 4
+
+
+def test_another_format_for_a_table_that_the_lake_has(attached: Lake) -> None:
+    sql = attached.spark.sql
+    sql("CREATE TABLE lake.db.kept (id INT)")
+    sql("INSERT INTO lake.db.kept VALUES (1)")
+    sql("USE lake.db")
+    for statement in (
+        "CREATE OR REPLACE TABLE kept USING csv AS SELECT 2 AS id",
+        "REPLACE TABLE db.kept (id INT) USING parquet",
+        "CREATE TABLE kept (id INT) USING csv",
+        "CREATE TABLE lake.db.new (id INT) USING csv",
+    ):
+        with pytest.raises(UnsupportedError, match="currently does not support format table"):
+            sql(statement)
+    sql("CREATE TABLE IF NOT EXISTS kept (id INT) USING csv")
+    assert [row.id for row in sql("SELECT * FROM kept").collect()] == [1]
+
+
+def test_errors_of_the_lakes_own_sql_point_at_what_was_written(attached: Lake) -> None:
+    attached.sql("CREATE TABLE db.t (id INT)")
+    for call in (attached.sql, attached.spark.sql):
+        with pytest.raises(BucketlakeError) as found:
+            call("SELECT nope FROM lake.db.t")
+        assert "SELECT nope FROM lake.db.t\n       ^^^^" in str(found.value)

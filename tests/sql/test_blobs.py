@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -211,3 +212,48 @@ def test_columns_of_descriptors(classic: Lake, where: str, monkeypatch: pytest.M
     classic.sql("INSERT INTO db.t SELECT id + 10, name, pic FROM db.t")
     classic.sql("ALTER TABLE db.t SET TBLPROPERTIES ('blob-as-descriptor'='false')")
     assert rows(classic) == [*before, (12, *before[0][1:]), (13, *before[1][1:])]
+
+
+@pytest.mark.parametrize("buckets", ["1", "-1"])
+def test_statements_over_a_table_with_a_primary_key(classic: Lake, buckets: str) -> None:
+    lake = classic
+    lake.sql(
+        "CREATE TABLE db.k (id INT, n INT, pic BINARY, parts ARRAY<BINARY>, named MAP<STRING, BINARY>) "
+        f"TBLPROPERTIES ('primary-key'='id', 'bucket'='{buckets}', 'blob-field'='pic,parts,named')"
+    )
+
+    def found(more: str = "") -> list[tuple[Any, ...]]:
+        text = f"SELECT id, n, hex(pic), hex(get(parts, 0)), hex(named['a']), size(parts) FROM db.k {more} ORDER BY id"
+        return [tuple(row) for row in lake.sql(text).collect()]
+
+    lake.sql(
+        "INSERT INTO db.k VALUES (1, 1, X'01', array(X'02', CAST(NULL AS BINARY)), map('a', X'03')), "
+        "(2, 2, NULL, NULL, NULL), (3, 3, X'', array(), map())"
+    )
+    lake.sql("INSERT INTO db.k SELECT id + 3, n, pic, parts, named FROM db.k WHERE id = 1")
+    one = (1, "01", "02", "03", 2)
+    assert found() == [(1, *one), (2, 2, None, None, None, None), (3, 3, "", None, None, 0), (4, *one)]
+    lake.sql("UPDATE db.k SET n = 9 WHERE pic = X'01' AND id < 4")
+    lake.sql("DELETE FROM db.k WHERE id = 3")
+    lake.sql(
+        "MERGE INTO db.k USING (SELECT 4 AS id, X'07' AS pic UNION ALL SELECT 5, X'08') s ON k.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET pic = s.pic "
+        "WHEN NOT MATCHED THEN INSERT (id, n, pic, parts, named) VALUES (s.id, 0, s.pic, NULL, NULL)"
+    )
+    expected = [
+        (1, 9, *one[1:]),
+        (2, 2, None, None, None, None),
+        (4, 1, "07", "02", "03", 2),
+        (5, 0, "08", None, None, None),
+    ]
+    assert found() == expected
+    lake.sql("CALL sys.compact(table => 'db.k')")
+    assert found() == expected and found("WHERE pic = X'08'") == expected[-1:]
+    described = (
+        "SELECT sys.descriptor_to_string(pic) AS d FROM db.k /*+ OPTIONS('blob-as-descriptor'='true') */ WHERE id = 5"
+    )
+    assert "managed.blob" in lake.sql(described).first().d
+    lake.sql("CREATE TABLE db.copy TBLPROPERTIES ('primary-key'='id') AS SELECT id, pic FROM db.k")
+    assert [tuple(row) for row in lake.sql("SELECT id, hex(pic) FROM db.copy ORDER BY id").collect()] == [
+        (row[0], row[2]) for row in expected
+    ]

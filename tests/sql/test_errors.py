@@ -13,7 +13,7 @@ from pyspark.errors import (
 
 from bucketlake.errors import AlreadyExistsError, BucketlakeError, InvalidError, NotFoundError
 from bucketlake.spark import faults
-from bucketlake.spark.raised import StatementError
+from bucketlake.spark.raised import StatementError, StatementSyntaxError
 from bucketlake.spark.session import Lake
 from bucketlake.sql.query.retold import with_condition
 
@@ -38,13 +38,13 @@ def test_messages_lose_what_the_user_did_not_write() -> None:
 def test_names_missing_or_taken_are_told_with_sparks_condition() -> None:
     error = NotFoundError("no such table", table="db.a`b", remedy="create it first")
     for _ in range(2):
-        with_condition(error)
+        with_condition(error, "DROP TABLE db.`a``b`")
         assert str(error) == (
             "[TABLE_OR_VIEW_NOT_FOUND] The table or view `db`.`a``b` cannot be found: "
             "no such table [table=db.a`b]: create it first"
         )
     other = NotFoundError("no such tag", tag="t")
-    with_condition(other)
+    with_condition(other, "")
     assert str(other) == "no such tag [tag=t]"
 
 
@@ -132,13 +132,44 @@ def test_statements_are_pointed_at(lake: Lake) -> None:
         ("INSERT INTO db.t VALEUS (1, 'a')", "did you mean VALUES"),
         ("CREATE TABEL db.u (id INT)", "did you mean TABLE"),
         ("UPDAET db.t SET id = 1", "did you mean UPDATE"),
+        ("EXPLAIN DELETE FROM db.t", "EXPLAIN of DELETE on a lake table"),
+        ("EXPLAIN EXTENDED INSERT OVERWRITE TABLE db.t VALUES (1, 'a')", "EXPLAIN of INSERT on a lake table"),
+        ("EXPLAIN MERGE INTO db.t USING db.t s ON 1 = 1 WHEN MATCHED THEN DELETE", "EXPLAIN of MERGE on a lake table"),
+        ("INSERT INTO db.`t$snapshots` VALUES (1)", "please use data table"),
+        (" ;", "there is none in the text"),
+        ("CALL sys.create_tag('db.t', 'x', 99)", "snapshots of the table: 1 to 1"),
+        ("CALL sys.fast_forward('db.t', 'none')", "branches: none"),
+        ("SHOW PARTITIONS db.t", r"is not partitioned\.$"),
+        ("ALTER TABLE db.t ADD COLUMN n INT NOT NULL", r"in the db.t table\. do: leave NOT NULL out"),
         ("SELECT 1 AS a, 'abc", "line=1, column=16, near='abc.: close the literal"),
         ("SELECT /* 'a' */ 1 -- it's\n, \"b", 'line=2, column=3, near="b.: close the literal'),
     ):
         with pytest.raises(BucketlakeError, match=remedy):
             lake.sql(statement)
+    for statement in ("INSRT INTO db.t VALUES (1, 'a')", "MERG INTO db.t USING db.t s ON 1 = 1", "DROPP TABLE db.t"):
+        with pytest.raises(StatementSyntaxError, match=r"line 1, column 1:\n.*\n\^+\n\ndo: did you mean [A-Z]+\?"):
+            lake.sql(statement)
     with pytest.raises(InvalidError, match="did you mean 'name'"):
         lake.catalog.table("db.t").to_arrow(where="nme = 1")
+
+
+def test_names_that_are_missing_are_told_as_the_statement_has_them(classic: Lake) -> None:
+    """As Spark tells them, and Apache Paimon's users know them."""
+    lake = classic
+    lake.sql("USE db")
+    lake.sql("CREATE TABLE s (a INT)")
+    lake.sql("CREATE TABLE t (a INT)")
+    for statement, said in (
+        ("ALTER TABLE u RENAME TO v", "view `u` cannot be found"),
+        ("INSERT INTO u VALUES (1)", "view `u` cannot be found"),
+        ("DROP TABLE db.u", "view `db`.`u` cannot be found"),
+        ("DELETE FROM `db`.`u` WHERE id = 1", "view `db`.`u` cannot be found"),
+        ("CREATE TABLE u (a INT) PARTITIONED BY (d)", "Couldn't find column d"),
+        ("ALTER TABLE s RENAME TO t", "Cannot create table or view db.t because it already exists"),
+        ("CREATE TABLE t (a INT)", "Cannot create table or view `db`.`t` because it already exists"),
+    ):
+        with pytest.raises(BucketlakeError, match=said):
+            lake.sql(statement)
 
 
 def test_statements_of_other_engines_have_a_remedy(classic: Lake) -> None:

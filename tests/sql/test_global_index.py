@@ -49,8 +49,35 @@ def test_an_index_is_built_asked_and_dropped(lake: Lake) -> None:
     assert rows(lake, RANGES) == [(0, 64), (100, 121)]
     found = rows(lake, "SELECT name, pt FROM t WHERE name IN ('NAME_1', 'nine', 'name_64') ORDER BY pt")
     assert found == [("name_64", "p0"), ("NAME_1", "p1"), ("nine", "p2")]
-    with pytest.raises(UnsupportedError, match="'bitmap'"):
-        lake.sql("CALL sys.create_global_index(table => 't', index_column => 'name', index_type => 'bitmap')")
+    with pytest.raises(UnsupportedError, match="'full-text'"):
+        lake.sql("CALL sys.create_global_index(table => 't', index_column => 'name', index_type => 'full-text')")
+
+
+def test_ranges_prefixes_and_bitmaps(classic: Lake) -> None:
+    classic.sql(
+        "CREATE TABLE t (id INT, name STRING, price DECIMAL(30, 2)) "
+        "TBLPROPERTIES ('row-tracking.enabled' = 'true', 'data-evolution.enabled' = 'true')"
+    )
+    for first in range(3):
+        classic.sql(
+            f"INSERT INTO t SELECT /*+ REPARTITION(1) */ CAST(id * 3 + {first} AS INT), concat('n', id * 3 + {first}), "
+            f"CAST((id * 3 + {first}) AS DECIMAL(20, 0)) * CAST('10000000000' AS DECIMAL(11, 0)) FROM range(300)"
+        )
+    for column, kind in (("id", "btree"), ("name", "bitmap"), ("price", "btree"), ("price", "bitmap")):
+        classic.sql(f"CALL sys.create_global_index(table => 't', index_column => '{column}', index_type => '{kind}')")
+    assert rows(classic, "SELECT DISTINCT index_type FROM `t$table_indexes` ORDER BY 1") == [("bitmap",), ("btree",)]
+    for where, count, read in (
+        ("id BETWEEN 100 AND 101", 2, 2),
+        ("id > 100 AND id < 102", 1, 1),
+        ("name LIKE 'n77_' AND id = 779", 1, 1),
+        ("name LIKE 'n12%' AND name < 'n121'", 2, 1),
+        ("name > 'n98' AND name < 'n990'", 1, 1),
+        ("price > 1000000000000.00 AND price <= 1010000000000.00", 1, 1),
+        ("id <> 5", 899, 3),
+    ):
+        query = f"SELECT count(*) FROM t WHERE {where}"
+        assert rows(classic, query) == [(count,)], where
+        assert f"files: {read} of 3" in classic.sql(f"EXPLAIN SELECT * FROM t WHERE {where}").collect()[0][0], where
 
 
 def test_indexes_of_many_rows_are_built_by_tasks(classic: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,6 +79,7 @@ def test_a_script_says_what_failed_and_where(classic: Lake) -> None:
         classic.sql_script(script)
     assert "line 4, column 8:\nSELECT nope\n       ^^^^" in str(wrong.value)
     assert "statement 2 of 3, line 4: SELECT nope" in str(wrong.value)
+    assert wrong.value.details == {"statement": 2, "line": 4, "column": 8}  # what the command line's JSON says
     with pytest.raises(BucketlakeError) as misspelt:
         classic.sql_script("SELECT 1; ALTER TABLE db.s\nSET TBLPROPERTIES ('a' 'b' 'c')")
     assert "line=2" in str(misspelt.value)

@@ -17,7 +17,7 @@ from bucketlake.env.local import LocalStorage
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
 from bucketlake.ops.write.write import write_batches
 from bucketlake.schema.schema import AddColumn, DropPrimaryKey, RenameColumn, SchemaChange, SetOption
-from bucketlake.types.model import BIGINT
+from bucketlake.types.model import BIGINT, INT
 
 FIRST = {key: f"a{key}" for key in range(20)}
 NEXT = {key: f"b{key}" for key in range(20)}
@@ -170,3 +170,16 @@ def test_a_lookup_is_begun_and_ended_where_every_bucket_has_one_level(
         with suppress(CommitError):  # rows are committed; who looks up must compact, and cannot
             handle.write_arrow(batch({1: "c"}))
     assert rows(new)[1] == (1, "a,b,b,b,b,b,b,c,c,c,c,c,c,c,c")
+
+
+def test_compacting_manifests_keeps_the_schema_that_rows_were_committed_under(tmp_path: Path) -> None:
+    table = bucketlake.open(tmp_path).create_table("t", pa.schema([("id", pa.int64())]))
+    for number in range(2):
+        table.write_arrow({"id": [number]})
+    table = table.alter(AddColumn("later", INT))
+    compacted = table.compact_manifests()
+    assert compacted is not None and compacted.schema_id == 0
+    assert table.to_arrow(scan_snapshot_id=compacted.id).column_names == ["id"]
+    assert table.refresh().to_arrow().column_names == ["id", "later"]
+    after = table.write_arrow({"id": [2], "later": [1]})
+    assert after is not None and after.schema_id == 1

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.table.blobs import rows_of
 
 import bucketlake
 from bucketlake.catalog import Catalog
@@ -41,8 +42,7 @@ def some(*ids: int) -> pa.Table:
 
 
 def rows(table: Table) -> list[tuple[Any, ...]]:
-    found = table.refresh().to_arrow(columns=SCHEMA.names).sort_by("id")
-    return [tuple(row.values()) for row in found.to_pylist()]
+    return rows_of(table, SCHEMA.names)
 
 
 def blobs(table: Table, column: str = "pic") -> list[DataFile]:

@@ -10,20 +10,18 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.table.blobs import EVOLVING, SMALL, blobs, listed, rows_of
 
 import bucketlake
 from bucketlake.catalog import Catalog
 from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
 from bucketlake.format.data import descriptor
-from bucketlake.format.data.blob import is_blob
 from bucketlake.ops.rows import blob_columns
 from bucketlake.schema.change import AddColumn, DropColumn, RenameColumn, UpdateColumnType
 from bucketlake.table import Table
 from bucketlake.types.model import BIGINT, BYTES, INT, STRING, DataField, DataType, Root
 
-EVOLVING = {"row-tracking.enabled": "true", "data-evolution.enabled": "true", "compaction.min.file-num": "2"}
 BLOBS = {**EVOLVING, "deletion-vectors.enabled": "true", "blob-field": "pics,parts"}
-SMALL = {"blob.target-file-size": "2 kb", "target-file-row-num": "40"}
 SCHEMA = pa.schema(
     [
         ("id", pa.int32()),
@@ -53,15 +51,7 @@ def some(*ids: int) -> pa.Table:
 
 
 def rows(table: Table, **given: Any) -> list[tuple[Any, ...]]:
-    return listed(table.refresh().to_arrow(columns=COLUMNS, **given).sort_by("id"))
-
-
-def listed(*tables: pa.Table) -> list[tuple[Any, ...]]:
-    return [tuple(row.values()) for table in tables for row in table.to_pylist()]
-
-
-def blobs(table: Table) -> list[Any]:
-    return [file for file in table.refresh().files() if is_blob(file.path)]
+    return rows_of(table, COLUMNS, **given)
 
 
 def test_a_history_of_changes(catalog: Catalog) -> None:

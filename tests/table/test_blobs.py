@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.table.blobs import EVOLVING, SMALL, blobs, listed, rows_of
 
 import bucketlake
 from bucketlake.catalog import Catalog
@@ -29,9 +30,7 @@ from bucketlake.schema.change import AddColumn, DropColumn, RenameColumn, SetOpt
 from bucketlake.table import Table
 from bucketlake.types.model import BYTES, INT, DataField, DataType, Root
 
-EVOLVING = {"row-tracking.enabled": "true", "data-evolution.enabled": "true", "compaction.min.file-num": "2"}
 BLOBS = {**EVOLVING, "deletion-vectors.enabled": "true", "blob-field": "pic"}
-SMALL = {"blob.target-file-size": "2 kb", "target-file-row-num": "40"}
 SCHEMA = pa.schema([("id", pa.int32()), ("name", pa.string()), ("pic", pa.large_binary())])
 COLUMNS = ["id", "name", "pic"]
 
@@ -49,16 +48,7 @@ def some(*ids: int) -> pa.Table:
 
 
 def rows(table: Table, **given: Any) -> list[tuple[Any, ...]]:
-    found = table.refresh().to_arrow(columns=COLUMNS, **given)
-    return [tuple(row.values()) for row in found.sort_by("id").to_pylist()]
-
-
-def listed(*tables: pa.Table) -> list[tuple[Any, ...]]:
-    return [tuple(row.values()) for table in tables for row in table.to_pylist()]
-
-
-def blobs(table: Table) -> list[Any]:
-    return [file for file in table.refresh().files() if is_blob(file.path)]
+    return rows_of(table, COLUMNS, **given)
 
 
 def without_blob_files(table: Table) -> None:
@@ -466,8 +456,6 @@ def test_where_blobs_cannot_be(catalog: Catalog) -> None:
         catalog.create_table("db.t", only, options=BLOBS)
     with pytest.raises(InvalidError, match="partition keys"):
         catalog.create_table("db.t", SCHEMA, ["pic"], options=BLOBS)
-    with pytest.raises(UnsupportedError, match="primary key"):
-        catalog.create_table("db.t", SCHEMA, primary_keys=["id"], options={"bucket": "1", "blob-field": "pic"})
     table = catalog.create_table("db.t", SCHEMA, options=BLOBS)
     table.write_arrow(some(1))
     table.refresh()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +12,7 @@ import pytest
 
 import bucketlake
 from bucketlake.catalog import Catalog
-from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.schema.change import AddColumn, RenameColumn, SetOption
 from bucketlake.types.model import INT, STRING, DataField, parse_type_text
 
@@ -260,3 +262,30 @@ def test_a_table_that_others_use_is_not_withdrawn(tmp_path: Path, use: str) -> N
         table.alter(AddColumn("v", parse_type_text("INT")))
     assert not catalog.withdraw_table(draft)
     assert catalog.table_exists("default.t")
+
+
+def test_a_handle_of_a_table_that_was_dropped_or_made_anew_refuses(tmp_path: Path) -> None:
+    catalog = bucketlake.open(tmp_path)
+    rows, others = pa.table({"id": [1], "a": ["x"]}), pa.table({"other": ["y"], "id": ["z"]})
+    catalog.create_table("t", rows.schema).write_arrow(rows)
+    first, read = catalog.table("t"), catalog.table("t")
+    assert read.to_arrow().num_rows == 1
+    catalog.drop_table("t")
+    for handle in (first, read):
+        for action in (handle.to_arrow, handle.snapshots, handle.plan, partial(handle.write_arrow, unread_rows())):
+            with pytest.raises(NotFoundError, match="dropped or renamed"):
+                action()
+        assert "dropped or renamed" in repr(handle)
+    catalog.create_table("t", others.schema).write_arrow(others)
+    for handle in (first, read):
+        for action in (handle.to_arrow, handle.plan, partial(handle.write_arrow, unread_rows())):
+            with pytest.raises(ConflictError, match="made anew"):
+                action()
+        assert "made anew" in repr(handle)
+    assert catalog.table("t").to_arrow().num_rows == 1
+
+
+def unread_rows() -> Iterator[pa.RecordBatch]:
+    """Rows that nobody may ask for."""
+    pytest.fail("rows were asked for")
+    yield

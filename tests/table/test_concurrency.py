@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,6 +11,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pytest
+from tests.table.threads import together
 
 import bucketlake
 from bucketlake import Catalog, StorageError, Table
@@ -29,27 +29,6 @@ def catalog(tmp_path: Path) -> Catalog:
     return bucketlake.open(tmp_path)
 
 
-def together(actions: list[Any]) -> None:
-    """Run all actions in threads that start at once; the first failure is raised."""
-    barrier = threading.Barrier(len(actions))
-    failures: list[BaseException] = []
-
-    def run(action: Any) -> None:
-        barrier.wait()
-        try:
-            action()
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=run, args=(action,)) for action in actions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
-
-
 @pytest.mark.parametrize("write_only", ["true", "false"])
 def test_writers_of_one_bucket_keep_every_key_once(catalog: Catalog, write_only: str) -> None:
     options = {"bucket": "1", "write-only": write_only}
@@ -63,7 +42,7 @@ def test_writers_of_one_bucket_keep_every_key_once(catalog: Catalog, write_only:
 
         return write
 
-    together([writer(number) for number in range(3)])
+    together(*[writer(number) for number in range(3)])
     found = table.to_arrow().to_pylist()
     assert sorted(row["k"] for row in found) == list(range(40))
     snapshots = table.snapshots()
@@ -111,7 +90,7 @@ def test_concurrent_appends_lose_nothing(catalog: Catalog, options: dict[str, st
 
         return write
 
-    together([writer(number) for number in range(4)])
+    together(*[writer(number) for number in range(4)])
     found = sorted((row["k"], row["v"]) for row in table.to_arrow().to_pylist())
     assert found == [(number, turn) for number in range(4) for turn in range(3)]
     if "bucket-key" in options:
@@ -130,7 +109,7 @@ def test_concurrent_creation_gives_one_table(catalog: Catalog) -> None:
         with contextlib.suppress(bucketlake.AlreadyExistsError):
             made.append(catalog.create_table("t", SCHEMA).name)
 
-    together([create] * 4)
+    together(*[create] * 4)
     assert made == ["default.t"]
 
 

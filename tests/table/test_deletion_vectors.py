@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 from tests import corpus
 from tests.interop.values import arrow_rows, canonical
 from tests.profile import examples
+from tests.table.threads import together
 
 import bucketlake
 from bucketlake.catalog import Catalog
@@ -291,26 +291,6 @@ def test_splits_of_paimon_s_table_are_raw_with_vectors(tmp_path: Path) -> None:
 
 
 # ---- several writers
-
-
-def together(*actions: Callable[[], Any]) -> None:
-    barrier = threading.Barrier(len(actions))
-    failures: list[BaseException] = []
-
-    def run(action: Callable[[], Any]) -> None:
-        barrier.wait()
-        try:
-            action()
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=run, args=(action,)) for action in actions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
 
 
 def test_deletes_and_writes_at_once_lose_nothing(table: Table) -> None:

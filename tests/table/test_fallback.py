@@ -119,6 +119,8 @@ def test_a_branch_that_is_not_there_cannot_be_set(tmp_path: Path) -> None:
         tables.catalog.create_table("db.u", SCHEMA, options={"scan.fallback-branch": "no"})
     with pytest.raises(InvalidError, match="Unset 'scan.fallback-branch' first"):
         tables.catalog.table("db.t").delete_branch("b")
+    with pytest.raises(InvalidError, match="Cannot rename branch 'b'"):
+        tables.catalog.table("db.t").rename_branch("b", "c")
     assert tables.catalog.table("db.t").options.text("scan.fallback-branch") == "b"
 
 

@@ -18,6 +18,7 @@ from bucketlake.table import Table, open_table
 from bucketlake.types.model import DataField, parse_type_text
 
 Rows = list[tuple[Any, ...]]
+UTC = datetime.timezone.utc
 SCHEMA = pa.schema([pa.field("dt", pa.date32()), pa.field("hh", pa.int32()), pa.field("k", pa.int64())])
 MONDAY, TUESDAY = datetime.date(2024, 1, 1), datetime.date(2024, 1, 2)
 
@@ -321,3 +322,49 @@ def test_partitions_of_bytes_that_are_text(catalog: Catalog) -> None:
     assert made.to_arrow(where="day = X'32303232'")["k"].to_pylist() == [4]
     with pytest.raises(InvalidError, match="not UTF-8"):
         made.write_arrow(pa.table({"day": [b"\xff"], "k": [5]}, schema=schema))
+
+
+@pytest.mark.parametrize(
+    ("kind", "right", "wrong"),
+    [
+        ("TIMESTAMP WITH LOCAL TIME ZONE", datetime.datetime(2025, 1, 1, tzinfo=UTC), datetime.datetime(2025, 1, 1)),
+        ("TIMESTAMP_NTZ", datetime.datetime(2025, 1, 1), datetime.datetime(2025, 1, 1, tzinfo=UTC)),
+        ("DATE", MONDAY, datetime.datetime(2024, 1, 1, 5)),
+        ("INT", 5, 5.5),
+        ("STRING", "5", 5),
+    ],
+)
+def test_what_is_no_value_of_a_partition_column_is_refused_before_anything_is_done(
+    catalog: Catalog, kind: str, right: Any, wrong: Any
+) -> None:
+    fields = [DataField(0, "id", parse_type_text("INT")), DataField(1, "p", parse_type_text(kind))]
+    made = catalog.create_table("t", fields, ["p"])
+    rows = pa.table({"id": pa.array([1], pa.int32())})
+    for mode in ("append", "overwrite"):
+        with pytest.raises(InvalidError, match="not a value of its partition column.*column=p") as raised:
+            made.write_arrow(rows, mode=mode, partition={"p": wrong})
+        assert (raised.value.remedy is not None) is ("TIMESTAMP" in kind)
+    assert made.write_arrow(rows, partition={"p": right}) is not None
+    with pytest.raises(InvalidError, match="not a value of its partition column"):
+        made.drop_partitions([{"p": wrong}])  # it would match nothing, and nothing would be dropped
+    assert made.to_arrow().num_rows == 1
+    made.drop_partitions([{"p": right}])
+    assert made.to_arrow().num_rows == 0
+
+
+@pytest.mark.parametrize("text", ["2025-01-01 00:00:00Z", "2025-01-01T00:00", "2025-01-01 02:00:00+02:00"])
+def test_a_moment_is_dropped_by_any_of_its_texts(catalog: Catalog, text: str) -> None:
+    fields = [DataField(0, "id", parse_type_text("INT")), DataField(1, "p", parse_type_text("TIMESTAMP_LTZ"))]
+    made = catalog.create_table("t", fields, ["p"])
+    made.write_arrow(pa.table({"id": pa.array([1], pa.int32())}), partition={"p": "2025-01-01 00:00:00Z"})
+    made.drop_partitions([{"p": text}])
+    assert made.to_arrow().num_rows == 0
+
+
+def test_the_text_none_is_no_null(catalog: Catalog) -> None:
+    made = catalog.create_table("t", pa.schema([("id", pa.int32()), ("p", pa.string())]), ["p"])
+    made.write_arrow(pa.table({"id": pa.array([1, 2], pa.int32()), "p": [None, "None"]}))
+    made.drop_partitions([{"p": "None"}])
+    assert made.to_arrow().to_pylist() == [{"id": 1, "p": None}]
+    made.drop_partitions([{"p": "__DEFAULT_PARTITION__"}])
+    assert made.to_arrow().num_rows == 0

@@ -70,7 +70,7 @@ from .session import (
     to_frame,
 )
 from .source import SERVED, Checkout, Template, text
-from .tables import CatalogWords, ColumnWords, FileIO, Identifier, Place, PrintWriter, TableWords
+from .tables import BlobPlace, CatalogWords, ColumnWords, FileIO, Identifier, Place, PrintWriter, TableWords
 from .values import Float, Long, Opaque, Option, Thrown, Typed, Unknown, equal, shown
 from .words import JavaMap, native, of_all
 
@@ -127,6 +127,7 @@ class Bench:
         if bases & SERVED:
             options |= {"metastore": "jdbc", "uri": f"jdbc:sqlite:{self.warehouse}.db"}
         zone = os.environ.get("TZ")
+        options.setdefault("allowed-external-paths", str(self.folder))  # upstream reads whatever a table names
         self.lake = bucketlake.attach(self.session, str(self.warehouse), catalog="paimon", options=options)
         signal.signal(signal.SIGALRM, too_long)
         signal.alarm(LIMIT)
@@ -475,8 +476,13 @@ class Bench:
             "loadTable": table,
             "paimonCatalog": CatalogWords(self),
             "fileIO": FileIO(),
+            "BlobDescriptor": Made(BlobPlace, deserialize=BlobPlace.deserialize),
+            "Blob": SimpleNamespace(fromDescriptor=BlobPlace.fromDescriptor),
+            "UriReaderFactory": lambda *_: SimpleNamespace(create=lambda uri: uri),
+            "CatalogContext": SimpleNamespace(create=lambda *_: None),
+            "Options": JavaMap,
             "Identifier": SimpleNamespace(create=Identifier, of=lambda names, name: Identifier(names[-1], name)),
-            "LocalFileIO": SimpleNamespace(create=FileIO),
+            "LocalFileIO": Made(FileIO, create=FileIO),
             "Path": Place,
             "File": Place,
             "Paths": SimpleNamespace(get=Place),

@@ -599,4 +599,8 @@ class Machine:
             return Instance([local, *self.line(name)], self, env)
         target = self.name(name, env)[0]
         values, names = self.arguments(given, env, target) if given is not None else ([], {})
+        if name == "Array" and len(values) == 1 and isinstance(values[0], int):
+            return [0] * values[0]
+        if name == "String" and len(values) == 1 and isinstance(values[0], list):
+            return "".join(map(shown, values[0]))
         return self.call(target, values, names)

@@ -9,6 +9,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+
+from bucketlake.format.data import descriptor
 from bucketlake.ops.commit.analyze import statistics_of
 
 from .values import Long, Option, Unknown
@@ -130,7 +134,23 @@ class PrintWriter:
     print = write
 
 
+class BytesOut:
+    """An output stream into a file."""
+
+    def __init__(self, place: Any) -> None:
+        self.file = open(Place(place), "wb")  # noqa: SIM115 - closed by the test
+
+    def write(self, data: Any) -> None:
+        self.file.write(bytes(one & 255 for one in data))
+
+    def close(self) -> None:
+        self.file.close()
+
+
 class FileIO:
+    def newOutputStream(self, place: Any, overwrite: bool = False) -> BytesOut:
+        return BytesOut(place)
+
     def createTempDirectory(self, prefix: str) -> Place:
         return Place(tempfile.mkdtemp(prefix=prefix))
 
@@ -188,6 +208,40 @@ class Identifier:
 
     def getFullName(self) -> str:
         return f"{self.database}.{self.name}"
+
+
+class BlobPlace:
+    """BlobDescriptor."""
+
+    def __init__(self, uri: Any, offset: int, length: int) -> None:
+        self.said = (str(uri), int(offset), int(length))
+
+    def uri(self) -> str:
+        return self.said[0]
+
+    def offset(self) -> Long:
+        return Long(self.said[1])
+
+    def length(self) -> Long:
+        return Long(self.said[2])
+
+    def serialize(self) -> bytes:
+        uri, offset, length = self.said
+        return bytes(descriptor.describe(uri, np.array([offset]), np.array([length]))[0].as_py())
+
+    def toString(self) -> str:
+        return str(descriptor.shown(pa.array([self.serialize()]))[0].as_py())
+
+    @staticmethod
+    def deserialize(data: Any) -> BlobPlace:
+        uris, offsets, lengths = descriptor.parsed(pa.array([bytes(data)]))
+        return BlobPlace(uris[0].as_py(), int(offsets[0]), int(lengths[0]))
+
+    @staticmethod
+    def fromDescriptor(reader: Any, place: BlobPlace) -> Any:
+        uri, offset, length = place.said
+        data = Path(strip(uri)).read_bytes()[offset:][: None if length < 0 else length]
+        return SimpleNamespace(toData=lambda: data)
 
 
 class SnapshotWords:

@@ -14,7 +14,8 @@ from dataclasses import field
 from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from bucketlake.cli.text import clean, size
+from bucketlake.amounts import size_text
+from bucketlake.cli.text import clean
 from bucketlake.errors import BucketlakeError
 from bucketlake.values import dataclass
 
@@ -130,7 +131,7 @@ def shown(value: Any, kind: str) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if kind == "size":
-        return size(value)
+        return size_text(value)
     if kind == "time":
         moment = _moment(value)
         return str(value) if moment is None else f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"

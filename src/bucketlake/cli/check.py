@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
+from bucketlake.amounts import size_text
 from bucketlake.cli.answer import Facts, Rows, UsageError, columns, plain
 from bucketlake.cli.command import CHANGING, WithFormat, add
 from bucketlake.cli.grammar import Group, Option
 from bucketlake.cli.maintain import Changing
 from bucketlake.cli.output import confirmed
 from bucketlake.cli.progress import Drawn, working
-from bucketlake.cli.text import clean, count, look_of, size
+from bucketlake.cli.text import clean, count, look_of, quoted
 from bucketlake.cli.warehouse import OfTable, pairs_of
 from bucketlake.lazy import lazy
 
@@ -84,7 +84,7 @@ def _object(finding: Finding, state: str | None) -> dict[str, object]:
 
 def _report_text(report: Report, done: Repair | None, values: Mapping[str, Any]) -> Iterator[str]:
     look = look_of(sys.stdout)
-    read = f", {size(report.bytes)} read" if report.bytes else ""
+    read = f", {size_text(report.bytes)} read" if report.bytes else ""
     looked = f"{count(report.files, 'file')}{read}, level {report.level}"
     if not report.findings:
         yield clean(f"{values['table']} is whole ({looked})")
@@ -119,15 +119,10 @@ def advise(given: Advise) -> Rows:
             place = f" ({one.partition})" if one.partition else ""
             given.console.write([clean(f"{one.topic}{place}: {one.reason}")])
             given.console.write(
-                [clean(f"  do: bucketlake sql{given.place} -e {_quoted(one.command)}")] if one.command else []
+                [clean(f"  do: bucketlake sql{given.place} -e {quoted(one.command)}")] if one.command else []
             )
         return Rows([], hint="" if found else "nothing to advise")
     return Rows([(o.topic, o.partition, o.measure, o.threshold, o.reason, o.command) for o in found])
-
-
-def _quoted(statement: str) -> str:
-    """A statement as one word of a shell: in double quotes where nothing in it means something there."""
-    return shlex.quote(statement) if set(statement) & set('"$`\\!') else f'"{statement}"'
 
 
 CHECKED = columns(

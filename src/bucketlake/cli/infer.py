@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from bucketlake.amounts import size_text
 from bucketlake.cli.answer import UsageError
 from bucketlake.lazy import pc, pl
 from bucketlake.options.options import parse_memory_size
@@ -258,4 +259,4 @@ def advised_buckets(bytes_in_memory: int, has_key: bool, key_holds_partition: bo
         return None, "dynamic buckets, because keys are unique across partitions"
     size = bytes_in_memory // 3
     number = max(1, -(-size // TARGET))
-    return number, f"{number} bucket{'s' if number > 1 else ''} of {TARGET >> 20} MB at most"
+    return number, f"{number} bucket{'s' if number > 1 else ''} of {size_text(TARGET)} at most"

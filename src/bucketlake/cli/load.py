@@ -314,9 +314,9 @@ def _stored(
         "snapshot": None if snapshot is None else snapshot.id,
         "created": how == "create",
     }
-    verb = {"create": "imported", "append": "added", "replace": "put"}[how]
+    verb, to = {"create": ("imported", "into"), "append": ("added", "to"), "replace": ("put", "into")}[how]
     rest = f"; {reason}" if reason else ""
-    return _told(values, f"{verb} {count(meter.now.rows, 'row')} into {table.name}{rest}", given)
+    return _told(values, f"{verb} {count(meter.now.rows, 'row')} {to} {table.name}{rest}", given)
 
 
 def _tell_of_equal_keys(given: Import, table: Table, snapshot: Snapshot | None, rows: int, how: str) -> None:

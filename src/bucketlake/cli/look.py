@@ -6,11 +6,11 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-from bucketlake.cli.answer import Facts, Rows, columns, local_millis, shown
+from bucketlake.cli.answer import Facts, Rows, UsageError, columns, local_millis, shown
 from bucketlake.cli.command import READING, WithFormat, add
 from bucketlake.cli.grammar import Argument, Group, Option
 from bucketlake.cli.text import aligned, look_of, table
-from bucketlake.cli.warehouse import InWarehouse, OfTable
+from bucketlake.cli.warehouse import InWarehouse, OfTable, completed
 from bucketlake.errors import NotFoundError
 from bucketlake.lazy import lazy
 from bucketlake.redaction import redact_options
@@ -173,13 +173,18 @@ def _changed(before: set[str], names: list[str]) -> tuple[list[str], list[str]]:
 class Options(OfTable, WithFormat):
     """What `options` takes."""
 
+    table: Annotated[
+        str, Argument(metavar="[TABLE]", help="db.table; with --all it may be left out.", completed=completed)
+    ] = ""
     all: Annotated[bool, Option("--all", help="Also options that are not set, with their defaults.")] = False
 
 
 def options(given: Options) -> Rows:
     """List the options that a table sets, or all that there are."""
-    found = given.plain_table()
-    stored = redact_options(history.stored_schema(found.store).options)
+    if not given.table and not given.all:
+        raise UsageError("options of which table?", remedy="name it, or add --all for every option that there is")
+    found = given.plain_table() if given.table else None
+    stored = {} if found is None else redact_options(history.stored_schema(found.store).options)
     keys = sorted({*stored, *known_options.OPTIONS} if given.all else stored)
     rows = []
     for key in keys:

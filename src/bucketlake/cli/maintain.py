@@ -8,12 +8,13 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated, Any
 
+from bucketlake.amounts import size_text
 from bucketlake.cli.answer import Facts, UsageError, columns
 from bucketlake.cli.command import CHANGING, add
 from bucketlake.cli.grammar import Group, Option
 from bucketlake.cli.output import confirmed
 from bucketlake.cli.progress import Drawn
-from bucketlake.cli.text import clean, count, size
+from bucketlake.cli.text import clean, count, quoted
 from bucketlake.cli.warehouse import OfTable, Where, millis_of, pairs_of
 from bucketlake.errors import InvalidError
 from bucketlake.lazy import lazy
@@ -151,7 +152,8 @@ class Rescale(Rewriting):
 def rescale(given: Rescale) -> Facts:
     """Change the number of buckets.
 
-    Of the whole table or of some partitions, while others read and write.
+    Of the whole table or of some partitions, while others read and write. The
+    option bucket stays: set it, too, as writers go by it.
     """
 
     def run(handle: Any) -> Snapshot | None:
@@ -159,7 +161,16 @@ def rescale(given: Rescale) -> Facts:
         done: Snapshot | None = handle.rescale(given.buckets, on_progress=Drawn(), **asked)
         return done
 
-    return _rewritten(given, run, "rescale")
+    told = _rewritten(given, run, "rescale")
+    found = given.plain_table()
+    own = found.schema.bucket
+    if told.values["snapshot"] is None or own < 1 or given.buckets in (None, own):
+        return told
+    name = found.name if found.name.replace(".", "").isidentifier() else given.named()
+    statement = f"ALTER TABLE {name} SET TBLPROPERTIES ('bucket' = '{given.buckets}')"
+    note = f"the option bucket is {own}, and writers refuse what has another number of buckets: set it, too"
+    more = [clean(note), clean(f"  do: bucketlake sql{given.place} -e {quoted(statement)}")]
+    return replace(told, text=[*(told.text or ()), *more])
 
 
 def _rewritten(given: Rewriting, run: Callable[[Any], Snapshot | None], what: str) -> Facts:
@@ -182,7 +193,7 @@ def _rewritten(given: Rewriting, run: Callable[[Any], Snapshot | None], what: st
     if snapshot is None:
         return Facts(values, text=[clean(f"{what} {found.name}: nothing to do")])
     told = f"{what} {found.name}: snapshot {snapshot.id}, {count(before[0], 'file')} -> {after[0]:,}"
-    return Facts(values, text=[clean(f"{told}, {size(before[1])} -> {size(after[1])}, {seconds:.1f}s")])
+    return Facts(values, text=[clean(f"{told}, {size_text(before[1])} -> {size_text(after[1])}, {seconds:.1f}s")])
 
 
 def _extent(found: Table) -> tuple[int, int]:
@@ -314,7 +325,7 @@ def orphans(given: Orphans) -> Facts:
     if given.dry_run or not given.yes:
         seen = found.remove_orphan_files(before, dry_run=True, on_progress=Drawn("look for orphans"))
         values |= {"files": seen.count, "bytes": seen.size, "paths": list(seen.paths)}
-        told = f"{count(seen.count, 'orphan file')}, {size(seen.size)}"
+        told = f"{count(seen.count, 'orphan file')}, {size_text(seen.size)}"
         if given.dry_run or not seen.count:
             lines = [f"would remove {told}", *seen.paths] if seen.count else ["no orphan files"]
             return Facts({**values, "dry_run": given.dry_run}, text=[clean(line) for line in lines])
@@ -322,7 +333,7 @@ def orphans(given: Orphans) -> Facts:
     given.begin("what was removed is gone; the same command removes the rest")
     done = found.remove_orphan_files(before, on_progress=Drawn())
     values |= {"files": done.count, "bytes": done.size, "paths": list(done.paths), "dry_run": False}
-    return Facts(values, text=[f"removed {count(done.count, 'orphan file')}, {size(done.size)}"])
+    return Facts(values, text=[f"removed {count(done.count, 'orphan file')}, {size_text(done.size)}"])
 
 
 REWRITTEN = columns(

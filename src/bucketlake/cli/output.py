@@ -183,7 +183,7 @@ def confirmed(question: str, yes: bool, remedy: str = "add --yes, or look with -
     if yes:
         return
     if not is_terminal(sys.stdin):
-        raise InvalidError("nobody can be asked", question=question, remedy=remedy)
+        raise InvalidError("this asks first, and standard input is no terminal", question=question, remedy=remedy)
     print(f"{clean(question)} [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise InvalidError("not done: the question was not answered with yes")

@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import IO
 
-from bucketlake.cli.text import clean, count, cut, is_terminal, look_of, size, span
+from bucketlake.amounts import size_text, span_text
+from bucketlake.cli.text import clean, count, cut, is_terminal, look_of
 from bucketlake.ops.progress import Progress
 
 __all__ = ["Drawn", "working"]
@@ -69,11 +70,11 @@ def line(progress: Progress) -> str:
         parts.append(count(progress.rows, "row"))
     if progress.seconds > 0 and (progress.bytes or progress.rows):
         fast = progress.bytes / progress.seconds
-        parts.append(f"{size(fast)}/s" if progress.bytes else f"{progress.rows / progress.seconds:,.0f} rows/s")
+        parts.append(f"{size_text(fast)}/s" if progress.bytes else f"{progress.rows / progress.seconds:,.0f} rows/s")
     if progress.commits:
         parts.append(count(progress.commits, "commit"))
     left = progress.seconds * (1 - share) / share if share else None
-    parts.append(span(progress.seconds) if left is None else f"{span(left)} left")
+    parts.append(span_text(progress.seconds) if left is None else f"{span_text(left)} left")
     return ", ".join(parts)
 
 
@@ -90,7 +91,7 @@ def working(what: str) -> Iterator[None]:
         seconds = 0
         while not ended.wait(1.0):
             seconds += 1
-            stream.write(CLEAR + cut(clean(f"{what}: {span(seconds)}"), (look_of(stream).width or 80) - 1))
+            stream.write(CLEAR + cut(clean(f"{what}: {span_text(seconds)}"), (look_of(stream).width or 80) - 1))
             stream.flush()
 
     teller = threading.Thread(target=tell, daemon=True)

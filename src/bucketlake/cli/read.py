@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import pyarrow as pa
 
+from bucketlake.amounts import size_text
 from bucketlake.cli import files
 from bucketlake.cli.answer import Facts, Streamed, columns
 from bucketlake.cli.command import READING, WithFormat, WithJson, add
 from bucketlake.cli.grammar import Argument, Group, Option
 from bucketlake.cli.progress import Drawn
-from bucketlake.cli.text import clean, count, is_terminal, size
+from bucketlake.cli.text import clean, count, is_terminal
 from bucketlake.cli.warehouse import OfTable, Travel, Where
 from bucketlake.errors import NotFoundError
 from bucketlake.lazy import lazy
@@ -180,7 +181,7 @@ def _saved(rows: Streamed, target: files.Target, meter: Meter) -> Facts:
     finally:
         meter.finish()
     bytes_ = None if files.is_standard(target.path) else files.size_of(target)
-    told = f"{count(records, 'row')} to {target.path}" + ("" if bytes_ is None else f", {size(bytes_)}")
+    told = f"{count(records, 'row')} to {target.path}" + ("" if bytes_ is None else f", {size_text(bytes_)}")
     return Facts(
         {"file": target.path, "format": target.shape.form, "rows": records, "bytes": bytes_}, text=[clean(told)]
     )

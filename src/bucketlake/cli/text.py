@@ -7,19 +7,19 @@ Names, comments and values come from files that others wrote: whatever is not pr
 from __future__ import annotations
 
 import os
+import shlex
 import unicodedata
 from collections.abc import Sequence
 from typing import IO
 
 from bucketlake.values import dataclass
 
-__all__ = ["Look", "aligned", "clean", "count", "cut", "is_terminal", "look_of", "size", "span", "table"]
+__all__ = ["Look", "aligned", "clean", "count", "cut", "is_terminal", "look_of", "quoted", "table"]
 
 GAP = "  "
 LEAST = 6  # columns that a shortened cell keeps
 TEXT = 24  # columns beyond which a value is a text, of which a part says something: of a number or a time none does
 _JOINERS = "\u200c\u200d"  # within words and pictures of some scripts; harmless
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,25 +148,11 @@ def aligned(pairs: Sequence[tuple[str, str]], look: Look) -> list[str]:
     return [f"{look.style(_pad(clean(name), width, False), '1')}{GAP}{clean(value)}".rstrip() for name, value in pairs]
 
 
-def size(count_of_bytes: float) -> str:
-    """Bytes as people read them: `12.3 MiB`."""
-    value, unit = float(count_of_bytes), _UNITS[0]
-    for unit in _UNITS:
-        if abs(value) < 1024 or unit == _UNITS[-1]:
-            break
-        value /= 1024
-    return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
-
-
 def count(number: int, one: str, many: str | None = None) -> str:
     """`1 file`, `1,200 files`."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def span(seconds: float) -> str:
-    """A time as people read it: `1.5s`, `2m03s`, `1h05m`."""
-    whole = int(seconds + 0.5)
-    hours, minutes = whole // 3600, whole // 60 % 60
-    if hours:
-        return f"{hours}h{minutes:02}m"
-    return f"{minutes}m{whole % 60:02}s" if minutes else f"{seconds:.1f}s"
+def quoted(statement: str) -> str:
+    """A statement as one word of a shell: in double quotes where nothing in it means something there."""
+    return shlex.quote(statement) if set(statement) & set('"$`\\!') else f'"{statement}"'

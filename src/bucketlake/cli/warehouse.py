@@ -91,7 +91,7 @@ def table_names(ctx: Context, incomplete: str) -> list[str]:
         return []
 
 
-def _completed(ctx: Context, incomplete: str) -> list[str]:
+def completed(ctx: Context, incomplete: str) -> list[str]:
     """Shells evaluate what they are given: a name that is more than letters, digits and `.-_` is not offered."""
     return [name for name in table_names(ctx, incomplete) if name.startswith(incomplete) and _PLAIN.fullmatch(name)]
 
@@ -128,7 +128,7 @@ class OfTable(InWarehouse):
 
     table: Annotated[
         str,
-        Argument(metavar="TABLE", help="db.table, or table of the database default.", completed=_completed),
+        Argument(metavar="TABLE", help="db.table, or table of the database default.", completed=completed),
     ]
 
     branch: Annotated[

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Annotated, Any
 
+from bucketlake.amounts import span_text
 from bucketlake.cli.answer import UsageError, columns, document, plain
 from bucketlake.cli.command import CHANGING, add
 from bucketlake.cli.grammar import Exit, Group, Option
 from bucketlake.cli.progress import Drawn
-from bucketlake.cli.text import clean, span
+from bucketlake.cli.text import clean
 from bucketlake.cli.warehouse import InWarehouse
 from bucketlake.errors import InvalidError
 from bucketlake.lazy import lazy
@@ -106,7 +107,7 @@ def _object(event: Event, now: int) -> dict[str, Any]:
 
 def _line(event: Event) -> str:
     told = {"leads": "leads: this one maintains the warehouse", "waits": "waits: another one maintains it"}
-    took = f" in {span(event.seconds)}" if event.seconds else ""
+    took = f" in {span_text(event.seconds)}" if event.seconds else ""
     return clean(told.get(event.kind, f"{event}{took}"))
 
 

@@ -5,6 +5,7 @@ sequence := varint*, zigzag: the first number, then the difference of each to th
 zigzag(numbers), unzigzag(…)  signed numbers as unsigned ones that are small where they are near 0, and back
 encoded(numbers)              unsigned numbers one after the other, and where each begins
 decoded(data)                 the numbers of bytes that are nothing else
+found_at(data, places)        the numbers that begin at these places, and where each ends
 packed(numbers, bounds)       sequences one after the other, and the bytes of each
 unpacked(data, sizes)         the numbers of such sequences, and how many each has
 """
@@ -65,6 +66,27 @@ def decoded(data: Bytes) -> Unsigned:
         part = slice(first, first + _STEP)
         found[part] = _summed(data[starts[first] : ends[part][-1] + 1], starts[part] - starts[first])
     return found
+
+
+def found_at(data: Bytes, places: Numbers) -> tuple[Numbers, Numbers]:
+    """The numbers that begin at these places, none of more than 63 bits, and where what follows them begins.
+
+    Raises: ValueError where one is longer, or cut short.
+    """
+    found = np.zeros(len(places), np.int64)
+    ends = places.astype(np.int64)
+    left = np.arange(len(places))
+    for shift in range(0, 63, 7):
+        at = ends[left]
+        if len(at) and (int(at.min()) < 0 or int(at.max()) >= len(data)):
+            raise ValueError("a number is cut short")
+        octets = data[at]
+        found[left] |= (octets & 0x7F).astype(np.int64) << shift
+        ends[left] += 1
+        left = left[octets >= 0x80]
+        if not len(left):
+            return found, ends
+    raise ValueError("a number is too long")
 
 
 def _summed(raw: Bytes, starts: Numbers) -> Unsigned:

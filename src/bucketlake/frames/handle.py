@@ -141,7 +141,7 @@ class Frames(Readable):
         InvalidError for a plan's split where the table is read with another branch, whose splits look alike."""
         if isinstance(split, TableSplit):
             return split.scan_batches()
-        if isinstance(self.view, SystemTable) or fallback.other_branch(self.store) is not None:
+        if isinstance(self.view, SystemTable) or not fallback.is_alone(self.store):
             raise InvalidError("a split of a plan tells no branch", table=self.name, remedy="use those of splits()")
         names = tuple(column_names(self.schema, columns))
         view = self.view if isinstance(self.view, RowView) else None

@@ -77,7 +77,8 @@ class CompactionRule:
     it are rewritten together with their neighbours. `raises_level_0`: if nothing else is due, level 0 is taken in;
     `raise_interval`: only every so many rounds. `lookup`: compaction looks up old rows (for changelog, deletion
     vectors, first-row, force-lookup). `newest_wins`: a newer row replaces all older ones whole. `level_formats`:
-    (level, format) where it differs from `default_format`.
+    (level, format) where it differs from `default_format`. `keeps_deletes`: rows that take others back stay even where
+    no older row lies below: of a chain table, they take back rows of other partitions.
     Spec: docs/spec/compaction.md#options
     """
 
@@ -101,6 +102,7 @@ class CompactionRule:
     newest_wins: bool = True
     default_format: str = "parquet"
     level_formats: tuple[tuple[int, str], ...] = ()
+    keeps_deletes: bool = False
 
     @classmethod
     def of(cls, options: TableOptions) -> CompactionRule:
@@ -137,6 +139,7 @@ class CompactionRule:
             newest_wins=engine == "deduplicate" and not options.names("sequence.field"),
             default_format=get("file.format"),
             level_formats=tuple(sorted((int(level), name) for level, name in formats.items())),
+            keeps_deletes=bool(get("chain-table.enabled")),
         )
 
     def format_of(self, level: int) -> str:
@@ -280,7 +283,8 @@ def _pick_full(
     if len(runs) > 1 or runs[0][0] != top:
         return _unit(levels, rule, runs, top)
     files = [file for file in runs[0][1].files if rule.rewrites_all or expired(file) or file.file_name in marked]
-    return CompactionPick(tuple(files), top, drop_deletes=True, each=True) if files else None
+    drops = not rule.keeps_deletes
+    return CompactionPick(tuple(files), top, drop_deletes=drops, each=True) if files else None
 
 
 def _pick_universal(levels: Levels, runs: Sequence[Run], rule: CompactionRule, moment: Moment) -> CompactionPick | None:
@@ -355,7 +359,7 @@ def _unit_of(levels: Levels, rule: CompactionRule, runs: Sequence[Run], count: i
 def _unit(levels: Levels, rule: CompactionRule, runs: Sequence[Run], output: int) -> CompactionPick:
     """Spec: docs/spec/compaction.md#deletes"""
     lowest = output >= levels.highest_filled
-    drop = output != 0 and (lowest or rule.deletion_vectors)
+    drop = output != 0 and (lowest or rule.deletion_vectors) and not rule.keeps_deletes
     return CompactionPick(tuple(file for _, run in runs for file in run.files), output, drop)
 
 
@@ -416,7 +420,7 @@ def plan_task(
 def upgrade_of(file: DataFile, output_level: int, max_level: int, rule: CompactionRule) -> Upgrade:
     """What moving `file` to `output_level` takes; `max_level`: the bucket's highest.
 
-    REWRITE_WITH_CHANGELOG drops deletes from the file exactly if the table has deletion vectors.
+    REWRITE_WITH_CHANGELOG drops deletes from the file exactly if the table has deletion vectors and does not keep them.
     Spec: docs/spec/compaction.md#upgrades
     """
     if rule.full_changelog:

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Protocol
 
+from bucketlake.amounts import size_text, span_text
 from bucketlake.env.env import Clock
 from bucketlake.values import dataclass
 
@@ -62,11 +63,11 @@ class Progress:
         if self.rows or self.total_rows:
             parts.append(f"{self.rows:,} rows")
         if self.bytes or self.total_bytes:
-            parts.append(_size(self.bytes))
+            parts.append(size_text(self.bytes))
         if self.commits:
             parts.append(f"{self.commits} commit{'s' if self.commits > 1 else ''}")
         left = self.seconds_left
-        parts.append(f"{_span(self.seconds)}" + (f", {_span(left)} left" if left and not self.done else ""))
+        parts.append(f"{span_text(self.seconds)}" + (f", {span_text(left)} left" if left and not self.done else ""))
         return f"{parts[0]} {', '.join(parts[1:])}"
 
 
@@ -196,20 +197,3 @@ class Bar:
         self._stream.write("\r" + line.ljust(self._length) + ("\n" if progress.done else ""))
         self._stream.flush()
         self._length = 0 if progress.done else len(line)
-
-
-def _size(count: int) -> str:
-    value, unit = float(count), "B"
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if value < 1024 or unit == "TiB":
-            break
-        value /= 1024
-    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-
-
-def _span(seconds: float) -> str:
-    whole = int(seconds + 0.5)
-    hours, minutes = whole // 3600, whole // 60 % 60
-    if hours:
-        return f"{hours}h{minutes:02}m"
-    return f"{minutes}m{whole % 60:02}s" if minutes else f"{seconds:.1f}s"

@@ -10,6 +10,7 @@ from bucketlake.options.model import (
     HONOURED,
     READS,
     SPEED,
+    STREAMS,
     UNINDEXED,
     VARIANTS,
     WRITES,
@@ -38,22 +39,20 @@ ROWS = (
     Option("blob.copy-buffer-size", "memory", "4 kb", SPEED, "Buffer for copying blobs."),
     Option("blob.split-by-file-size", "bool", None, SPEED, "Blob files count when splits are cut."),
     Option("blob.target-file-size", "memory", None, HONOURED, "Size of blob files."),
-    Option(
-        "chain-table.chain-partition-keys", "string", None, of("chain-table.enabled"), "Partition columns that chain."
-    ),
-    Option("chain-table.enabled", "bool", "false", READS, "Chain of snapshot and delta branches."),
+    Option("chain-table.chain-partition-keys", "string", None, HONOURED, "Partition columns that chain."),
+    Option("chain-table.enabled", "bool", "false", HONOURED, "Chain of snapshot and delta branches."),
     Option(
         "chain-table.split.key-range-enabled",
         "bool",
         "true",
-        of("chain-table.enabled"),
+        SPEED,
         "Chain reads split by key range.",
     ),
     Option(
         "chain-table.streaming.merge-snapshot",
         "bool",
         "false",
-        of("chain-table.enabled"),
+        STREAMS,
         "Chain streams merge the latest snapshot first.",
     ),
     Option(
@@ -131,14 +130,33 @@ ROWS = (
         "format-table.partition-path-only-value", "bool", "false", of("type"), "Partition folders without column names."
     ),
     Option("format-table.scan.list-parallelism", "int", "64", of("type"), "Threads that list a format table."),
+    Option("bitmap-index.compression", "string", "none", HONOURED, "Codec of its dictionaries: `none`, `zstd`, `lz4`."),
+    Option("bitmap-index.compression-level", "int", "1", HONOURED, "Level of zstd there."),
+    Option(
+        "bitmap-index.dictionary-block-size",
+        "memory",
+        "16 kb",
+        HONOURED,
+        "Bytes of a dictionary of a bitmap index of more than 1,024 values.",
+        least=1,
+    ),
+    Option(
+        "bitmap-index.fallback-scan-max-size",
+        "memory",
+        "256 mb",
+        HONOURED,
+        "Most bytes of bitmap indexes that a range reads.",
+    ),
     Option("btree-index.block-size", "memory", "64 kb", HONOURED, "Bytes of a block of a btree index.", least=1),
     Option("btree-index.cache-size", "memory", "128 mb", SPEED, "Cache of a btree index's blocks."),
+    Option("btree-index.compression", "string", "none", HONOURED, "Codec of its blocks: `none`, `zstd`, `lz4`."),
+    Option("btree-index.compression-level", "int", "1", HONOURED, "Level of zstd there."),
     Option(
-        "btree-index.compression", "string", "none", SPEED, "Codec of a btree index's blocks; they are written plain."
-    ),
-    Option("btree-index.compression-level", "int", "1", SPEED, "Level of that codec."),
-    Option(
-        "btree-index.fallback-scan-max-size", "memory", "256 mb", SPEED, "Most bytes of index files that a range reads."
+        "btree-index.fallback-scan-max-size",
+        "memory",
+        "256 mb",
+        HONOURED,
+        "Most bytes of index files that a range reads.",
     ),
     Option("btree-index.high-priority-pool-ratio", "float", "0.1", SPEED, "Share of the cache for what is read often."),
     Option(
@@ -192,7 +210,7 @@ ROWS = (
         "global-index.search-mode",
         "enum",
         None,
-        GLOBAL_INDEX,
+        UNINDEXED,
         "Search of a global index.",
         values=(
             "fast",
@@ -200,7 +218,7 @@ ROWS = (
             "detail",
         ),
     ),
-    Option("global-index.thread-num", "int", "32", GLOBAL_INDEX, "Threads of a global index."),
+    Option("global-index.thread-num", "int", "32", SPEED, "Threads that read a global index."),
     Option("local-kv-db.block-size", "memory", "4 kb", SPEED, "Block size of the local key store."),
     Option("materialized-table.definition-query", "string", None, of("type"), "Query of a materialized table."),
     Option("materialized-table.interval-freshness", "string", None, of("type"), "Freshness of a materialized table."),

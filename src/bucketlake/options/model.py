@@ -55,8 +55,9 @@ EXACT = Effect("kept", why="a stream's checkpoint makes its progress exact, what
 VARIANTS = Effect("kept", why="VARIANT columns are stored whole; shredded files of others are read by Spark")
 
 RETRIES = Effect("kept", why="a change that loses to another commit is tried again by the rule of all changes")
-GLOBAL_INDEX = Effect("kept", why="of global indexes, those of type btree are built and searched")
+GLOBAL_INDEX = Effect("kept", why="of global indexes, those of types btree and bitmap are built and searched")
 UNINDEXED = Effect("kept", why="rows that no index covers are always read")
+STREAMS = Effect("kept", why="chain tables are not read as streams here")
 FAILS = Effect("kept", why="a read that fails is an error here, whatever it says")
 
 READS = Effect("refused", "reads")

@@ -332,13 +332,20 @@ _PYTHON_NAMES = {key.replace("-", "_").replace(".", "_"): key for key in OPTIONS
 _READS = ("columns", "where", "limit", "mode", "partition")
 _UPKEEP = ("partitions", "order_by", "full", "idle", "bucket_num", "retain_max", "retain_min", "older_than")
 
+# What other libraries call what is read of a table's past.
+_OF_OTHERS = {
+    **dict.fromkeys(("as_of", "timestamp_as_of", "timestampAsOf"), "timestamp"),
+    **dict.fromkeys(("version_as_of", "versionAsOf"), "version"),
+}
+
 
 def _option_key(key: str) -> str:
     if key in OPTIONS or "-" in key or "." in key:
         return key
     found = _PYTHON_NAMES.get(key) or _PYTHON_NAMES.get(f"scan_{key}")
     if found is None:
-        near = get_close_matches(key, (*_READS, *_UPKEEP, *_PYTHON_NAMES), 1)
+        near = [_OF_OTHERS[key]] if key in _OF_OTHERS else []
+        near = near or get_close_matches(key, (*_READS, *_UPKEEP, *_PYTHON_NAMES), 1)
         raise InvalidError("no such option", option=key, remedy=f"did you mean '{near[0]}'?" if near else None)
     return found
 

@@ -5,7 +5,7 @@ Spec: docs/spec/schema.md#options
 
 from __future__ import annotations
 
-from bucketlake.options.model import ENGINE, EXACT, FAILS, HONOURED, INTERNAL, READS, SPEED, Option, of
+from bucketlake.options.model import ENGINE, EXACT, FAILS, HONOURED, INTERNAL, READS, SPEED, Option
 
 ROWS = (
     Option("batch-scan-mode", "string", "none", READS, "Internal: how a batch plan starts."),
@@ -67,10 +67,8 @@ ROWS = (
         FAILS,
         "Fail where the other branch cannot be read.",
     ),
-    Option("scan.fallback-delta-branch", "string", None, of("chain-table.enabled"), "Delta branch of a chain table."),
-    Option(
-        "scan.fallback-snapshot-branch", "string", None, of("chain-table.enabled"), "Snapshot branch of a chain table."
-    ),
+    Option("scan.fallback-delta-branch", "string", None, HONOURED, "Delta branch of a chain table."),
+    Option("scan.fallback-snapshot-branch", "string", None, HONOURED, "Snapshot branch of a chain table."),
     Option("scan.file-creation-time-millis", "long", None, HONOURED, "Read only files made after this time."),
     Option("scan.ignore-corrupt-files", "bool", "false", HONOURED, "Skip files that cannot be read."),
     Option("scan.ignore-lost-files", "bool", "false", HONOURED, "Skip files that are missing."),

@@ -280,7 +280,7 @@ def _leaf_may_match(predicate: Predicate, bounds: Bounds, rows: pa.Array) -> npt
     if isinstance(predicate, StartsWith):
         return some_value & _prefix_in_bounds(predicate.text, bounds)
     if isinstance(predicate, Like):
-        return some_value & _prefix_in_bounds(_fixed_prefix(predicate.pattern), bounds)
+        return some_value & _prefix_in_bounds(fixed_prefix(predicate.pattern), bounds)
     return some_value
 
 
@@ -379,6 +379,7 @@ def _prefix_in_bounds(prefix: str, bounds: Bounds) -> npt.NDArray[np.bool_]:
     return _order("<=", heads, prefix) & _order(">=", bounds.maxs, prefix)
 
 
-def _fixed_prefix(pattern: str) -> str:
+def fixed_prefix(pattern: str) -> str:
+    """What every text that is LIKE a pattern begins with."""
     ends = [at for at in (pattern.find(mark) for mark in "%_\\") if at >= 0]
     return pattern[: min(ends)] if ends else pattern

@@ -153,6 +153,8 @@ def check_blobs(schema: TableSchema) -> None:
             columns=blobs,
             remedy="set 'row-tracking.enabled' and 'data-evolution.enabled' to true",
         )
+    if schema.primary_keys:
+        _check_managed(schema, blobs)
     if len(blobs) == len(schema.fields):
         raise InvalidError("Table with BLOB, ARRAY<BLOB> or MAP<X, BLOB> type column must have other normal columns.")
     if set(blobs) & set(schema.partition_keys):
@@ -164,12 +166,34 @@ def check_blobs(schema: TableSchema) -> None:
         raise InvalidError("BLOB columns cannot be in 'clustering.columns'.", columns=unordered)
 
 
+def _check_managed(schema: TableSchema, blobs: Sequence[str]) -> None:
+    """InvalidError, in Paimon's words, where a table with a primary key cannot have blobs. Here columns of descriptors
+    are held to the same rules."""
+    options = schema.table_options
+    for keys, shown in (
+        (schema.primary_keys, "primary keys"),
+        (schema.bucket_keys, "bucket keys"),
+        (options.names("sequence.field"), "sequence fields"),
+    ):
+        found = [name for name in blobs if name in keys]
+        if found:
+            raise InvalidError(f"Managed BLOB fields cannot be {shown}: {found}.")
+    for key, wanted, shown in (
+        ("merge-engine", "deduplicate", "the deduplicate merge engine"),
+        ("changelog-producer", "none", "changelog-producer 'none'"),
+    ):
+        if options.get(key) != wanted:
+            raise InvalidError(f"Primary-key managed BLOB tables only support {shown}.", columns=blobs)
+    if options.is_set("data-file.external-paths"):
+        raise InvalidError("Primary-key managed BLOB tables do not support 'data-file.external-paths'.", columns=blobs)
+
+
 def refuse_blobs(schema: TableSchema) -> None:
-    """UnsupportedError for what is not done here: blobs in tables with a primary key."""
+    """UnsupportedError for what is not done here: blobs in pending rows of postpone tables."""
     blobs = [item.name for item in schema.fields if item.type.holds(Root.BLOB)]
-    if blobs and schema.primary_keys:
+    if blobs and schema.primary_keys and schema.bucket == -2:
         raise UnsupportedError(
-            "BLOB columns in tables with a primary key are not supported",
+            "BLOB columns in tables with a primary key and 'bucket' = '-2' are not supported",
             columns=blobs,
-            remedy="keep them in a table with 'data-evolution.enabled', joined by the key",
+            remedy="choose a number of buckets, or -1",
         )

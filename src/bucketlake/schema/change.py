@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, did_you_mean
 from bucketlake.options.map_layout import without_column
@@ -17,7 +17,7 @@ from bucketlake.schema.column_options import member_renamed_in_options, renamed_
 from bucketlake.schema.default import check_defaults
 from bucketlake.schema.evolution import cast_allowed
 from bucketlake.types.ids import with_fresh_ids
-from bucketlake.types.model import DataField, DataType, Root, type_text
+from bucketlake.types.model import DataField, DataType, Root, parse_type_text, type_text
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -41,24 +41,26 @@ class RemoveOption:
     key: str
 
 
-def _require_type(kind: object) -> None:
-    if not isinstance(kind, DataType):
-        remedy = "parse_type_text('INT') of bucketlake.types makes one of text"
-        raise InvalidError("not a type of a column", given=kind, remedy=remedy)
+def _type_of(kind: object) -> DataType:
+    """The type, or what a text of Spark's names."""
+    found = parse_type_text(kind) if isinstance(kind, str) else kind
+    if not isinstance(found, DataType):
+        raise InvalidError("not a type of a column", given=kind, remedy="write it as text, as SQL does: 'INT'")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class AddColumn:
-    """Add a nullable column at the end, first, or after another one."""
+    """Add a nullable column at the end, first, or after another one. `type`: also as Spark's SQL writes it."""
 
     column: ColumnPath
-    type: DataType
+    type: Any  # a DataType, or the text of one: kept as a DataType
     comment: str | None = None
     first: bool = False
     after: str | None = None
 
     def __post_init__(self) -> None:
-        _require_type(self.type)
+        object.__setattr__(self, "type", _type_of(self.type))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +83,11 @@ class UpdateColumnType:
     """Give a column another type to which its values can be cast; it keeps its nullability unless told otherwise."""
 
     column: ColumnPath
-    type: DataType
+    type: Any  # a DataType, or the text of one: kept as a DataType
     keep_nullability: bool = True
 
     def __post_init__(self) -> None:
-        _require_type(self.type)
+        object.__setattr__(self, "type", _type_of(self.type))
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +255,7 @@ class _Draft:
         if key == "comment":
             self.comment = None
         if key == "type" or (self.has_snapshots and immutable(key)):
-            raise InvalidError(f"Change '{key}' is not supported yet.", table=self.table)
+            raise InvalidError(f"Change '{key}' is not supported yet.", table=self.table, remedy=_ANEW)
         if self.has_snapshots and key == "bucket":
             raise InvalidError("Cannot reset bucket.", table=self.table)
         self.options.pop(key, None)
@@ -263,7 +265,10 @@ class _Draft:
     def add(self, change: AddColumn) -> None:
         path = _path(change.column)
         if not change.type.nullable:
-            raise InvalidError(f"Column {'.'.join(path)} cannot specify NOT NULL in the {self.table} table.")
+            raise InvalidError(
+                f"Column {'.'.join(path)} cannot specify NOT NULL in the {self.table} table.",
+                remedy="leave NOT NULL out: rows that are there have no value",
+            )
         new = DataField(0, path[-1], change.type, change.comment)
         if len(path) == 1:
             new = added(new, self.options)
@@ -471,6 +476,8 @@ def _change_inner(t: DataType, depth: int, change: Callable[[DataType], DataType
 
 # ---------------------------------------------------------------------------------------------- options
 
+_ANEW = "make a new table with it, and INSERT the rows INTO that"
+
 
 def check_option_change(old: TableOptions, key: str, value: str) -> None:
     """Refuse to alter, on a table with snapshots, what decides how its data lies.
@@ -481,7 +488,7 @@ def check_option_change(old: TableOptions, key: str, value: str) -> None:
     now = TableOptions({key: value})
     key = key if option is None else option.key  # it may have been named by an older name
     if immutable(key):
-        raise InvalidError(f"Change '{key}' is not supported yet.")
+        raise InvalidError(f"Change '{key}' is not supported yet.", remedy=_ANEW)
     if key == "bucket":
         if old.get(key) == -1:
             remedy = "buckets that are not fixed follow the data; write the rows to a new table to fix their number"

@@ -236,7 +236,16 @@ class TableSchema:
 
     @cached_property
     def blob_fields(self) -> tuple[DataField, ...]:
-        """The columns whose values lie in blob files."""
+        """The columns whose values lie in blob files, row by row."""
+        return () if self.primary_keys else self._blobs
+
+    @cached_property
+    def managed_fields(self) -> tuple[DataField, ...]:
+        """The columns of a table with a primary key whose values lie in packs, and descriptors of them in the rows."""
+        return self._blobs if self.primary_keys else ()
+
+    @cached_property
+    def _blobs(self) -> tuple[DataField, ...]:
         return in_blob_files(self.fields, self.table_options.names("blob-descriptor-field"))
 
     @cached_property
@@ -463,8 +472,9 @@ def normalised(schema: TableSchema) -> TableSchema:
     for keys, what in ((partitions, "partition fields"), (primary, "primary key constraint")):
         missing = [key for key in keys if not schema.has_column(key)]
         if missing:
+            spark = f": Couldn't find column {missing[0]}" if what == "partition fields" else ""
             raise InvalidError(
-                f"Table column {_listed(names)} should include all {what} {_listed(keys)}",
+                f"Table column {_listed(names)} should include all {what} {_listed(keys)}{spark}",
                 remedy=did_you_mean(missing[0], names),
             )
     keyed = set(primary)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from bucketlake.errors import InvalidError, UnsupportedError, did_you_mean
 from bucketlake.options.options import TableOptions, refuse_options, written_formats
 from bucketlake.schema.blobs import check_blobs, refuse_blobs
+from bucketlake.schema.chain import check_chain
 from bucketlake.schema.external_folders import external_folders
 from bucketlake.schema.file_indexes import validate_file_indexes
 from bucketlake.schema.map_layouts import check_map_layouts
@@ -58,6 +59,7 @@ def validate_schema(schema: TableSchema) -> None:
     _check_clustering(schema, options)
     _check_formats(schema, options)
     _check_manifest_sort(schema, options)
+    check_chain(schema)
     external_folders(options)
     check_map_layouts(schema)
     validate_file_indexes(schema.options, schema.fields)
@@ -70,6 +72,12 @@ def _listed(names: Sequence[str]) -> str:
 def _need(condition: bool, message: str, remedy: str | None = None) -> None:
     if not condition:
         raise InvalidError(message, remedy=remedy)
+
+
+def _need_column(name: str, schema: TableSchema, message: str) -> None:
+    if not schema.has_column(name):
+        known = schema.field_names
+        raise InvalidError(message, remedy=did_you_mean(name, known) or f"columns: {', '.join(known)}")
 
 
 def _check_keys(schema: TableSchema) -> None:
@@ -200,10 +208,8 @@ def _check_field_options(schema: TableSchema) -> None:
             continue
         segments = key.split(".")
         for name in segments[1].split(","):
-            _need(
-                name == "default-aggregate-function" or schema.has_column(name),
-                f"Field {name} can not be found in table schema.",
-            )
+            if name != "default-aggregate-function":
+                _need_column(name, schema, f"Field {name} can not be found in table schema.")
         _need(
             len(segments) <= 3
             or not schema.has_column(segments[1])
@@ -216,7 +222,7 @@ def _check_sequence(schema: TableSchema, options: TableOptions) -> None:
     names = options.names("sequence.field")
     times = Counter(names)
     for name in names:
-        _need(schema.has_column(name), f"Sequence field: '{name}' can not be found in table schema.")
+        _need_column(name, schema, f"Sequence field: '{name}' can not be found in table schema.")
         _need(
             f"fields.{name}.aggregate-function" not in schema.options,
             f"Should not define aggregation on sequence field: '{name}'.",
@@ -326,7 +332,7 @@ def _check_sequence_groups(schema: TableSchema, options: TableOptions) -> None:
         times = Counter((*fields, *columns))
         key = f"fields.{','.join(fields)}{_GROUP}"
         for name in (*fields, *columns):
-            _need(schema.has_column(name), f"Field {name} can not be found in table schema")
+            _need_column(name, schema, f"Field {name} can not be found in table schema")
             _need(
                 name not in keys,
                 f"The sequence-group '{key}' contains primary key field '{name}', which is not allowed. Primary key "
@@ -417,7 +423,7 @@ def _check_special_columns(schema: TableSchema, options: TableOptions) -> None:
         )
     kind = options.get("rowkind.field")
     if kind is not None:
-        _need(schema.has_column(kind), f"Rowkind field: '{kind}' can not be found in table schema.")
+        _need_column(kind, schema, f"Rowkind field: '{kind}' can not be found in table schema.")
         root = schema.field(kind).type.root
         _need(
             root in (Root.CHAR, Root.VARCHAR),

@@ -10,6 +10,7 @@ Spec: docs/spec/row_changes.md
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from bucketlake.format.index.deletion_vector import Vector
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.change import append_rows as files
 from bucketlake.ops.change.column_updates import named_columns
+from bucketlake.ops.change.new_values import in_place
 from bucketlake.ops.change.row_changes import (
     deletes_by_rewrite,
     live_partitions,
@@ -30,6 +32,7 @@ from bucketlake.ops.change.row_changes import (
     refuse_update,
     required,
 )
+from bucketlake.ops.change.touched import Touched, path_of
 from bucketlake.ops.clean.expire import after_change
 from bucketlake.ops.commit.outcome import Attempt, Attempts
 from bucketlake.ops.rows.among import Among, has_one_form
@@ -55,6 +58,7 @@ from bucketlake.spark.write import writer
 from bucketlake.spark.write.append_changes import rewriter, write_rows
 from bucketlake.spark.write.column_updates import MINE, ColumnChange
 from bucketlake.spark.write.kept import decided
+from bucketlake.spark.write.new_values import Found, replacer
 from bucketlake.types.model import Root
 from bucketlake.values import dataclass
 
@@ -66,8 +70,6 @@ PARTITION = "__bucketlake_partition"
 DELETE, UPDATE_AFTER = 3, 2
 Read = Callable[[], DataFrame]
 """Rows of the table as of now, each time anew."""
-Project = Callable[[DataFrame], DataFrame]
-"""Rows of the table to the same rows with their new values, all columns."""
 
 
 def delete(spark: SparkSession, table: Table, where: str | Predicate | None) -> Snapshot | None:
@@ -258,7 +260,13 @@ def update(
         return change.update(changed, list(columns))
     if not schema.primary_keys:
         prune = reader.predicate_of(spark, table, where) or Constant(True)
-        return update_places(spark, table, prune, _chooser(where), lambda rows: rows.select(*chosen))
+        places = [F.col(FILE), F.col(ROW_INDEX)]
+        some = [values[name].alias(name) for name in columns]
+
+        def project(rows: DataFrame, whole: bool) -> DataFrame:
+            return rows.select(*(chosen if whole else some), *places)
+
+        return update_places(spark, table, prune, Assigning(tuple(columns), _chooser(where), project))
     if moves(schema, columns):
         chosen += [F.col(quoted(name)).alias(OLD + name) for name in schema.field_names]
     return update_rows(spark, table, lambda: reader.read(spark, table, where=where).select(*chosen))
@@ -302,27 +310,47 @@ def moves(schema: TableSchema, columns: Mapping[str, Any] | Sequence[str]) -> bo
     return any(name in schema.partition_keys for name in columns)
 
 
-def update_places(
-    spark: SparkSession,
-    table: Table,
-    prune: Predicate,
-    choose: Choose,
-    project: Project,
-    beside: Beside = NOTHING,
-) -> Snapshot | None:
-    """Replace the rows of an append table that `choose` finds by what `project` makes of them, with `kept_ids`.
-    `beside`: what these look at."""
+@dataclass(frozen=True, slots=True)
+class Assigning:
+    """What an UPDATE of an append table does: `choose` finds rows, `project` gives them, with their places, new values
+    in the columns `names`, and whole where it is asked for them (True). `beside`: what these look at."""
 
-    def write(store: Store, snapshot: Snapshot | None, touched: Sequence[files.Touched]) -> Iterator[CommitMessage]:
+    names: Sequence[str]
+    choose: Choose
+    project: Callable[[DataFrame, bool], DataFrame]
+    beside: Beside = NOTHING
+
+
+def update_places(spark: SparkSession, table: Table, prune: Predicate, assigning: Assigning) -> Snapshot | None:
+    """Give rows of an append table new values: where they are, if these columns allow it, else as new rows, with
+    `kept_ids`."""
+    beside, project = assigning.beside, assigning.project
+    stay = in_place(table.schema, assigning.names)
+
+    def new(store: Store, touched: Sequence[Touched], whole: bool) -> tuple[DataFrame, bool]:
+        found = hits(touched)
+        instants.refuse_skipped(spark, store.schema, lambda: stored_with_places(spark, store, found))
+        return project(rows_with_places(spark, store, found, beside.extra), whole), is_few(found)
+
+    def write(store: Store, snapshot: Snapshot | None, touched: Sequence[Touched]) -> Iterator[CommitMessage]:
+        if touched and not stay:
+            store = tracked(store)
+            frame, few = new(store, touched, whole=True)
+            yield from write_rows(spark, store, snapshot, frame.drop(FILE, ROW_INDEX), few)
         if touched:
-            found, store = hits(touched), tracked(store)
-            instants.refuse_skipped(spark, store.schema, lambda: stored_with_places(spark, store, found))
-            rows = project(rows_with_places(spark, store, found, beside.extra))
-            yield from write_rows(spark, store, snapshot, rows, is_few(found))
             beside.check(store, snapshot)
 
-    find = _settled(finder(spark, choose, beside.extra), beside)
-    means = files.Means(find, write, rewriter(spark), anew=beside.subqueries, width=parallelism(spark))
+    def values(store: Store, touched: Sequence[Touched]) -> Found:
+        frame, few = new(store, touched, whole=False)
+        numbers = {path_of(store, item.split, item.file): at for at, item in enumerate(touched)}
+        return Found(numbers, lambda: frame, few)
+
+    find = _settled(finder(spark, assigning.choose, beside.extra), beside)
+    names = set(assigning.names) if stay else set()
+    replaced = [item for item in table.schema.fields if item.name in names]
+    rewrite = replacer(spark, replaced, values) if stay else rewriter(spark)
+    means = files.Means(find, write, rewrite, beside.subqueries, parallelism(spark))
+    means = replace(means, replaces=tuple(item.name for item in replaced))
     return after_change(table.store, files.change_rows(table.store, prune, means, "UPDATE"))
 
 

@@ -36,7 +36,9 @@ from bucketlake.ops.buckets.postpone import counts_rows
 from bucketlake.ops.cluster.order import write_order
 from bucketlake.ops.cluster.rows import incoming_in_order
 from bucketlake.ops.commit.outcome import on_newest
+from bucketlake.ops.scan.chain import refuse_stream
 from bucketlake.ops.scan.scan import Plan
+from bucketlake.ops.scan.select import one_place
 from bucketlake.ops.scan.system_tables import AUDIT_LOG, RowView, read_view
 from bucketlake.ops.system.model import SystemTable
 from bucketlake.ops.table.messages import CommitMessage, Split, WriteTask
@@ -123,6 +125,7 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
     def schema(self) -> T.StructType:
         """The table's columns, or those that option `columns` names, as of the snapshot that is read."""
         handle = self._table()
+        one_place(handle.options)  # said here, for Spark asks a stream's reader only after `start` has returned
         try:
             table, _ = handle.as_of()
         except (InvalidError, NotFoundError, UnsupportedError):
@@ -162,6 +165,7 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
                 table=handle.name,
                 remedy="read one branch: t$branch_<name>, or without scan.fallback-branch",
             )
+        refuse_stream(handle.store)
         fields = tuple(handle.schema.field(name) for name in schema.names)
         view = handle.view if isinstance(handle.view, RowView) else None
         return StreamReader(Rows(handle.store, view, fields, self._where(handle)), self.at_once)

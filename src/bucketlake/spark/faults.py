@@ -100,10 +100,13 @@ def _occurrences(text: str, piece: str) -> list[int]:
 
 def pointed(text: str, offset: int, length: int) -> str:
     """The line with carets below what is meant: `line 2, column 7:` …"""
-    line = text.count("\n", 0, offset) + 1
-    start = text.rfind("\n", 0, offset) + 1
-    shown = text[start:].split("\n", 1)[0]
-    column = offset - start
-    width = max(1, min(length, len(shown) - column))
-    blank = "".join("\t" if sign == "\t" else " " for sign in shown[:column])
-    return f"line {line}, column {column + 1}:\n{shown}\n{blank}{'^' * width}"
+    line, column = line_and_column(text, offset)
+    shown = text[offset - column + 1 :].split("\n", 1)[0]
+    width = max(1, min(length, len(shown) - column + 1))
+    blank = "".join("\t" if sign == "\t" else " " for sign in shown[: column - 1])
+    return f"line {line}, column {column}:\n{shown}\n{blank}{'^' * width}"
+
+
+def line_and_column(text: str, offset: int) -> tuple[int, int]:
+    """Where a letter of a text stands, both from 1."""
+    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)

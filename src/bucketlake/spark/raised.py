@@ -45,8 +45,14 @@ class RaisedError(InvalidError):
         return str(self.args[0])
 
     def point(self, text: str, start: int) -> None:
-        """Let the message show the place in `text`, where the statement starts at `start`, and the remedy."""
-        where = [] if self.place is None else [faults.pointed(text, start + self.place, self.length)]
+        """Let the message show the place in `text`, where the statement starts at `start`, and the remedy; `details`
+        have its line and column."""
+        where = []
+        if self.place is not None:
+            at = start + self.place
+            where = [faults.pointed(text, at, self.length)]
+            line, column = faults.line_and_column(text, at)
+            self.details = {**self.details, "line": line, "column": column}
         self.args = ("\n\n".join([self.what, *where, *([f"do: {self.remedy}"] if self.remedy else [])]),)
 
     def getMessage(self) -> str:

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field
 from functools import cached_property, partial
 from os import PathLike
@@ -59,6 +60,7 @@ class Saving:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
+_NAMES = {"read": "lake.read_table(name)", "load": "lake.table(name)", "write": "lake.write_table(frame, name)"}
 GIB = 1 << 30
 
 
@@ -73,6 +75,7 @@ class Lake:
         self.in_spark_catalog = False
         self.catalog_names: tuple[str, ...] = CATALOG_NAMES  # in lower case: what may stand before `db.t`
         self.other_catalogs: frozenset[str] = frozenset()  # what is Spark's to read if it stands there
+        self.working: Callable[[], AbstractContextManager[Any]] = nullcontext  # around what asks an attached session
         self._front = front
         self.cached: dict[str, DataFrame] = {}  # by table: what CACHE TABLE keeps
 
@@ -104,7 +107,8 @@ class Lake:
         if not isinstance(text, str):
             raise InvalidError("a statement is text", type=type(text).__name__)
         require_running(self.spark)
-        return self._fronted.sql(self, text, args, given)
+        with self.working():
+            return self._fronted.sql(self, text, args, given)
 
     def sql_script(self, text: str) -> DataFrame | None:
         """Run the statements of a script, in order, each ended by `;`, up to the first that fails: its error says
@@ -112,7 +116,8 @@ class Lake:
 
         The script is read to its end first: nothing is run where a literal or comment is not closed.
         """
-        return self._fronted.script(self, text)
+        with self.working():
+            return self._fronted.script(self, text)
 
     def read_table(self, name: str, **scan_options: Any) -> DataFrame:
         """The rows of a table, branch or system table as of now, with the session's options (`spark.paimon.…`) as SQL
@@ -180,7 +185,7 @@ class Lake:
     if not TYPE_CHECKING:  # a checker must know which names there are
 
         def __getattr__(self, name: str) -> Any:
-            raise no_attribute(self, name, {"lake.catalog": Catalog, "lake.spark": SparkSession})
+            raise no_attribute(self, name, {"lake.catalog": Catalog, "lake.spark": SparkSession}, _NAMES)
 
     def _version(self) -> str:
         try:

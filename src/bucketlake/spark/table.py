@@ -30,6 +30,7 @@ from bucketlake.options.options import TableOptions
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.change import SchemaChange
 from bucketlake.schema.schema import TableSchema
+from bucketlake.shown import OF_OTHERS
 from bucketlake.spark import changes, instants, sort_compaction
 from bucketlake.spark.column_text import condition_text
 from bucketlake.spark.datasource import READ_CHANGELOG
@@ -49,6 +50,9 @@ from bucketlake.table import Table
 from bucketlake.values import dataclass
 
 Merger = Callable[["LakeTable", MergeBuilder], Snapshot | None]
+
+
+_NAMES = {**OF_OTHERS, "append": "table.write(frame)", "upsert": "table.write(frame), which upserts"}
 
 
 @dataclass(frozen=True)
@@ -94,17 +98,17 @@ class LakeTable(Streams):
     def read(
         self,
         columns: Sequence[str] | None = None,
-        where: str | Predicate | None = None,
+        where: str | Predicate | Column | None = None,
         limit: int | None = None,
         **scan_options: Any,
     ) -> DataFrame:
-        """The rows of one snapshot, as of this call. `where`: a SQL condition, which also prunes partitions, buckets
-        and files. `limit`: at most so many rows, any; files not needed for them are not opened. `scan_options`:
-        `scan.*` and other dynamic options, and `read_changelog=True` for a column `rowkind` and deleted rows too, as
-        the system table `$audit_log` has them.
+        """The rows of one snapshot, as of this call. `where`: a SQL condition, or a Column that can be said as SQL; it
+        also prunes partitions, buckets and files. `limit`: at most so many rows, any; files not needed for them are not
+        opened. `scan_options`: `scan.*` and other dynamic options, and `read_changelog=True` for a column `rowkind` and
+        deleted rows too, as the system table `$audit_log` has them.
         """
         table = _as_changes(self.table, scan_options)
-        frame = reader.read(self.spark, table, columns, where, scan_options, limit)
+        frame = reader.read(self.spark, table, columns, condition_text(where), scan_options, limit)
         return frame if limit is None else frame.limit(limit)
 
     def read_stream(
@@ -137,6 +141,7 @@ class LakeTable(Streams):
         of the columns are replaced that the rows are in. `progress` is told each step.
         """
         require_frame(frame)
+        self.table.store.check_holds(None)  # before rows are asked for
         dynamic = None
         if mode == "overwrite":
             dynamic = writer.overwrites_dynamically(self.spark, self.table, partition, options)
@@ -395,7 +400,7 @@ class LakeTable(Streams):
     if not TYPE_CHECKING:  # a checker must know which names there are
 
         def __getattr__(self, name: str) -> Any:
-            raise no_attribute(self, name, {"table.read()": DataFrame, "table.table": Table})
+            raise no_attribute(self, name, {"table.read()": DataFrame, "table.table": Table}, _NAMES)
 
 
 def _as_changes(table: Table, options: dict[str, Any]) -> Table:

@@ -24,8 +24,18 @@ from bucketlake.schema.default import default_scalar
 from bucketlake.spark.assignment import Rules, check_assignment, matched, members, widens
 from bucketlake.types.arrow import filled_table, variant_type
 from bucketlake.types.instants import as_instants
-from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, arrow_type, parse_type_text, type_text
+from bucketlake.types.model import (
+    MAX_LENGTH,
+    DataField,
+    DataType,
+    Root,
+    arrow_type,
+    parse_type_text,
+    quote_identifier,
+    type_text,
+)
 
+quoted = quote_identifier  # a column's name as SQL text and `functions.col` take it, whatever it holds
 MICROSECONDS = 6  # digits that Spark's timestamps have
 _NESTED = (T.StructType, T.ArrayType, T.MapType)
 _TO_SPARK: dict[Root, T.DataType] = {
@@ -335,11 +345,6 @@ def row_bytes(kind: T.DataType) -> int:
     if isinstance(kind, T.DecimalType):
         return 8 if kind.precision <= 18 else 16
     return next((size for kinds, size in _BYTES if isinstance(kind, kinds)), 8)
-
-
-def quoted(name: str) -> str:
-    """A column name as SQL text and `functions.col` take it, whatever it holds."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def as_key(column: Column, kind: T.DataType) -> Column:

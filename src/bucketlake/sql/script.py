@@ -67,6 +67,7 @@ def located(error: Exception, script: str, piece: Piece) -> Exception:
     note = f"statement {piece.number} of {piece.of}, line {line}: {shown}"
     error.__dict__["note"] = note
     if isinstance(error, BucketlakeError):
+        error.details = {**error.details, "statement": piece.number}
         error.args = (f"{error.args[0]}\n\n{note}", *error.args[1:])
     else:  # Spark's: its message is not ours to change
         error.__dict__.setdefault("__notes__", []).append(note)

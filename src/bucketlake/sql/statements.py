@@ -58,9 +58,8 @@ def run(lake: Lake, statement: str, args: Any = None, given: Mapping[str, Any] |
         statement = substituted(lake.spark, statement)
     statements = split_statements(statement)
     if len(statements) != 1:
-        raise InvalidError(
-            "SQL: expected one statement", found=len(statements), remedy="call sql once a statement, or use sql_script"
-        )
+        remedy = "call sql once a statement, or use sql_script" if statements else "there is none in the text"
+        raise InvalidError("SQL: expected one statement", found=len(statements), remedy=remedy)
     try:
         mark = lake.catalog.env.clock.new_uuid().replace("-", "") if given else ""
         with settings_stay(), interrupts_stay():
@@ -71,7 +70,7 @@ def run(lake: Lake, statement: str, args: Any = None, given: Mapping[str, Any] |
             raise
         raise found from None  # the one that Spark raised is of a text that the user did not write
     except (NotFoundError, AlreadyExistsError) as error:
-        with_condition(error)
+        with_condition(error, statements[0])
         raise
     return result if result is not None else lake.nothing
 

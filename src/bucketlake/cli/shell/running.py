@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from bucketlake.amounts import span_text
 from bucketlake.cli.answer import Streamed
 from bucketlake.cli.output import DONE, FAILED, Console
 from bucketlake.cli.shell.cancelling import cancelled_with_us
-from bucketlake.cli.text import clean, count, is_terminal, look_of, span
+from bucketlake.cli.text import clean, count, is_terminal, look_of
 from bucketlake.cli.warehouse import open_warehouse
 from bucketlake.env.env import SystemClock
 from bucketlake.errors import BucketlakeError
@@ -195,7 +196,7 @@ class Runner:
         told = "done" if found is None else count(found.num_rows, "row")
         if more:
             told = f"the first {told}: \\limit N shows more"
-        self.console.note(f"{told} ({span(millis / 1000)})")
+        self.console.note(f"{told} ({span_text(millis / 1000)})")
 
     def failed(self, error: Exception, name: str = "") -> int:
         """Tell an error: message, place, remedy; the exit status."""

@@ -364,21 +364,22 @@ def _numbered(
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     if file.format == "parquet":
         parquet = ParquetSource(opened, read, remote="://" in file.path, encoded=file.encoded)
-        _check_rows(file, parquet.metadata.num_rows)
+        check_rows(file, parquet.metadata.num_rows)
         yield from parquet.numbered(DEFAULT_BATCH, row_filter, fields, left_out)
     elif file.format == "orc":
         orc = OrcSource(opened, read)
-        _check_rows(file, orc.rows)
+        check_rows(file, orc.rows)
         yield from _counted(orc.batches(DEFAULT_BATCH))
     elif file.format == "avro":
         avro = AvroSource(opened, read, most=file.rows)
         yield from _counted(avro.batches(DEFAULT_BATCH))
-        _check_rows(file, avro.rows)
+        check_rows(file, avro.rows)
     else:
         raise UnsupportedError("file format is not supported", format=file.format, remedy="use parquet, orc or avro")
 
 
-def _check_rows(file: Recorded, found: int) -> None:
+def check_rows(file: Recorded, found: int) -> None:
+    """CorruptError where a file has other rows than its manifest says."""
     if file.rows is not None and found != file.rows:
         raise CorruptError(
             "a data file has a different number of rows than its manifest says",

@@ -287,6 +287,11 @@ class ParquetSource:
         """The footer."""
         return self._file.metadata
 
+    @property
+    def group_rows(self) -> list[int]:
+        """The rows of each row group."""
+        return list(map(int, self._group_rows))
+
     def batches(
         self, size: BatchSize, row_filter: Predicate | None = None, known: Sequence[DataField] = ()
     ) -> Iterator[pa.RecordBatch]:

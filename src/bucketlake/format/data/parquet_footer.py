@@ -36,7 +36,7 @@ def annotate_timestamps(tail: bytes, leaves: Mapping[int, tuple[str, bool]]) -> 
 
     `leaves`: by number of the leaf column, unit "ms" or "us" and whether it is an instant (adjusted to UTC).
     """
-    start, footer = _split(tail)
+    start, footer = split_tail(tail)
     tree = thrift.decode_struct(footer)
     found = [element for element in thrift.get(tree, 2)[1] if thrift.get(element, 5) is None]
     for number, (unit, instant) in leaves.items():
@@ -45,7 +45,7 @@ def annotate_timestamps(tail: bytes, leaves: Mapping[int, tuple[str, bool]]) -> 
             thrift.put(found[number], 6, thrift.I32, converted)
         kind = [[1, thrift.TRUE, instant], [2, thrift.STRUCT, [[code, thrift.STRUCT, []]]]]
         thrift.put(found[number], 10, thrift.STRUCT, [[8, thrift.STRUCT, kind]])
-    return tail[:start] + _closed(thrift.encode_struct(tree))
+    return tail[:start] + closed(thrift.encode_struct(tree))
 
 
 def int96_as_bytes(file: BinaryIO) -> pq.FileMetaData:
@@ -55,7 +55,7 @@ def int96_as_bytes(file: BinaryIO) -> pq.FileMetaData:
     file.seek(max(size - 8, 0))
     length = struct.unpack("<I", file.read(8)[:4])[0]
     file.seek(max(size - 8 - length, 0))
-    _, footer = _split(file.read())
+    _, footer = split_tail(file.read())
     tree = thrift.decode_struct(footer)
     for element in thrift.get(tree, 2)[1]:
         if thrift.get(element, 1) == INT96 and thrift.get(element, 5) is None:
@@ -68,7 +68,7 @@ def int96_as_bytes(file: BinaryIO) -> pq.FileMetaData:
                 thrift.put(meta, 1, thrift.I32, FIXED)
                 thrift.remove(meta, 12)
                 thrift.remove(column, 4, 5, 6, 7)
-    return pq.read_metadata(pa.BufferReader(MAGIC + _closed(thrift.encode_struct(tree))))
+    return pq.read_metadata(pa.BufferReader(MAGIC + closed(thrift.encode_struct(tree))))
 
 
 def int96_to_timestamps(array: pa.Array, target: pa.TimestampType) -> pa.Array:
@@ -94,7 +94,8 @@ def int96_to_timestamps(array: pa.Array, target: pa.TimestampType) -> pa.Array:
     return pa.Array.from_buffers(target, len(array), [pa.array(valid).buffers()[1], pa.py_buffer(values)])
 
 
-def _split(tail: bytes) -> tuple[int, bytes]:
+def split_tail(tail: bytes) -> tuple[int, bytes]:
+    """Where the footer begins in the last bytes of a parquet file, and the footer. CorruptError without one."""
     if len(tail) < 8 or tail[-4:] != MAGIC:
         raise CorruptError("not a parquet file: no footer")
     length = struct.unpack("<I", tail[-8:-4])[0]
@@ -104,5 +105,6 @@ def _split(tail: bytes) -> tuple[int, bytes]:
     return start, tail[start:-8]
 
 
-def _closed(footer: bytes) -> bytes:
+def closed(footer: bytes) -> bytes:
+    """A footer with what ends a file."""
     return footer + struct.pack("<I", len(footer)) + MAGIC

@@ -241,14 +241,15 @@ def places(literal: Any, kind: DataType) -> tuple[Any, Any] | None:
     return (-1, 0) if number in (-1, 0) else (number, number)
 
 
-def literal_array(literal: Any, kind: DataType) -> pa.Array | None:
-    """A literal as a canonical array of one value, None if the type does not hold it exactly."""
+def literal_array(literal: Any, kind: DataType, compact: bool = True) -> pa.Array | None:
+    """A literal as a canonical array of one value, None if the type does not hold it exactly, or, where it has to be
+    `compact`, 64 bits do not."""
     try:
         array = pa.array([literal], arrow_type(kind))
         stored = array[0].as_py()
         if array.null_count or (stored != literal and stored == stored):
             return None
-        if kind.root is Root.DECIMAL:
+        if kind.root is Root.DECIMAL and compact:
             _unscaled(array)
     except (pa.ArrowException, OverflowError, TypeError, ValueError):
         return None

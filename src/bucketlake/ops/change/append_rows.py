@@ -1,7 +1,7 @@
 """Changing rows of append tables: find the rows, then mark them in vectors or rewrite their files.
 
     delete_rows(store, where, find=None) -> Snapshot | None
-    update_rows(store, where, assign, find=None) -> Snapshot | None        assign: RecordBatch -> RecordBatch
+    update_rows(store, where, {column: value}, find=None) -> Snapshot | None
     change_rows(store, where, Means(find, write, rewrite), operation)      what Spark finds, writes and rewrites
     assign_values(schema, {column: value}) -> assign
 
@@ -18,24 +18,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from bucketlake.errors import InvalidError, did_you_mean
-from bucketlake.format.data.file_format import format_of
 from bucketlake.format.index.deletion_vector import Vector, positions_of, vector_of
 from bucketlake.format.index.index_manifest import IndexFile
 from bucketlake.format.metadata.manifest import DataFile, FileSource
 from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.change.new_values import NewValues, in_place, rewrite_changed
 from bucketlake.ops.change.row_changes import is_everything, whole_partitions
+from bucketlake.ops.change.touched import LEAST_PART, Touched, mask_of, numbered, path_of
 from bucketlake.ops.commit.commit import Check, Commit, CommitProperties
 from bucketlake.ops.commit.outcome import SHORTEST_PAUSE, Attempt, Attempts
 from bucketlake.ops.rows.carried import carried, carried_columns
 from bucketlake.ops.rows.column_files import refuse_rewriting
-from bucketlake.ops.rows.deletions import Mask, load_deletions, load_vectors, new_vector, vector_entries, write_vectors
+from bucketlake.ops.rows.deletions import load_deletions, load_vectors, new_vector, vector_entries, write_vectors
 from bucketlake.ops.rows.one_file import file_layout, read_file
 from bucketlake.ops.rows.read import matching_positions, read_rows
 from bucketlake.ops.rows.roll import TARGET_APPEND, Roller, Rolling
@@ -50,22 +50,21 @@ from bucketlake.ops.table.store import Store, parallel
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
 from bucketlake.ops.write.write import write_batches
 from bucketlake.predicate.tree import Constant, Predicate
+from bucketlake.schema.default import default_scalar
 from bucketlake.schema.schema import ROW_ID_FIELD, SEQUENCE_FIELD, BucketMode, TableSchema
-from bucketlake.types.model import arrow_schema
+from bucketlake.types.model import DataField, arrow_field, arrow_schema
 from bucketlake.values import dataclass
 
 __all__ = [
     "Assign",
     "Find",
     "Means",
-    "Touched",
     "Write",
     "assign_values",
     "change_rows",
     "delete_rows",
     "found_here",
     "hit_rows",
-    "path_of",
     "replaced_vectors",
     "rewrite_part",
     "rewritten_here",
@@ -73,56 +72,14 @@ __all__ = [
 ]
 
 ATTEMPTS = 20
-LEAST_PART = 16 << 20  # bytes that are rewritten together rather than at once with others
+LEAST_ALONE = 4 << 20  # bytes of a file that stays one file where its rows stay
+SET_AT_ONCE = 1 << 16  # rows
+_NONE = np.empty(0, np.int64)
 Find = Callable[[Store, Sequence[Split], "Snapshot | None"], Mapping[str, Vector]]
 """Positions of the rows wanted in files of raw splits of a snapshot, by `path_of`; rows that vectors name may be among
 them."""
 Assign = Callable[[pa.RecordBatch], pa.RecordBatch]
 """Rows as they are (all columns of the table) to rows as they shall be."""
-
-
-@dataclass(frozen=True, slots=True)
-class Touched:
-    """One file with rows to delete, small enough to travel. `dead`: all its deleted rows then; `hits`: those that live
-    until now. `split` has no other file. `first`, `end`: the stretch of the file's rows that is meant."""
-
-    split: Split
-    file: DataFile
-    hits: Vector
-    dead: Vector
-    first: int = 0
-    end: int | None = None
-
-    @property
-    def survives(self) -> bool:
-        """Whether a row is left."""
-        return len(self.dead) < self.file.row_count
-
-    @property
-    def row_count(self) -> int:
-        """Rows of the stretch."""
-        return (self.file.row_count if self.end is None else self.end) - self.first
-
-    @property
-    def size(self) -> int:
-        """Bytes of the stretch, about."""
-        return self.file.file_size * self.row_count // max(self.file.row_count, 1)
-
-    @property
-    def left_out(self) -> Mask:
-        """The file's rows that are not in the stretch, or deleted."""
-        mask = _mask(self.file, self.dead)
-        mask[: self.first] = True
-        mask[self.first + self.row_count :] = True
-        return mask
-
-    def cut(self, size: int) -> list[Touched]:
-        """Stretches of about so many bytes, where row groups of other stretches need not be read."""
-        count = round(self.file.file_size / max(size, 1)) if format_of(self.file.file_name) == "parquet" else 1
-        if count < 2:
-            return [self]
-        ends = [self.file.row_count * place // count for place in range(count + 1)]
-        return [replace(self, first=first, end=end) for first, end in pairwise(ends)]
 
 
 Write = Callable[[Store, "Snapshot | None", Sequence[Touched]], Iterable[CommitMessage]]
@@ -134,7 +91,8 @@ Rewrite = Callable[[Store, Sequence[Sequence[Touched]]], list[list[DataFile]]]
 @dataclass(frozen=True, slots=True)
 class Means:
     """Who does the work of a change. `anew`: what is found depends on all files, not on each alone: every attempt finds
-    it again, and an empty table has rows to write, too. `width`: how many groups of files are rewritten at once."""
+    it again, and an empty table has rows to write, too. `width`: how many groups of files are rewritten at once.
+    `replaces`: rows that are found stay, `rewrite` gives these columns of them new values; else they go."""
 
     find: Find
     write: Write | None = None
@@ -142,6 +100,7 @@ class Means:
     anew: bool = False
     width: int = 1
     check: Callable[[Snapshot | None], Check] | None = None
+    replaces: tuple[str, ...] = ()
 
 
 def delete_rows(
@@ -174,11 +133,20 @@ def deleted_unseen(store: Store, where: Predicate | None) -> tuple[bool, Snapsho
     return True, Commit(store, new_commit_user(store)).drop_partitions(whole) if whole else None
 
 
-def update_rows(store: Store, where: Predicate | None, assign: Assign, find: Find | None = None) -> Snapshot | None:
-    """Replace the rows of an append table that `where` is true for (None: all) by what `assign` makes of them, as one
-    commit; None where there are none. New rows may lie in other partitions and buckets. Otherwise as `delete_rows`."""
-    where = Constant(True) if where is None else where
-    return change_rows(store, where, Means(find or found_here(where), partial(_assigned_here, assign)), "UPDATE")
+def update_rows(
+    store: Store, where: Predicate | None, values: Mapping[str, Any], find: Find | None = None
+) -> Snapshot | None:
+    """Set columns of the rows of an append table that `where` is true for (None: all) to constants, as one commit; None
+    where there are none. Rows stay where they are where these columns allow it; else new ones are written, perhaps in
+    other partitions and buckets. Otherwise as `delete_rows`; values as in `assign_values`."""
+    where, schema = Constant(True) if where is None else where, store.schema
+    assign = assign_values(schema, values)
+    find = find or found_here(where)
+    if not in_place(schema, values):
+        return change_rows(store, where, Means(find, partial(_assigned_here, assign)), "UPDATE")
+    names = tuple(item.name for item in schema.fields if item.name in values)
+    constants = {name: _constant(schema.field(name), values[name]) for name in names}
+    return change_rows(store, where, Means(find, rewrite=partial(_set_here, constants), replaces=names), "UPDATE")
 
 
 def change_rows(store: Store, where: Predicate | None, means: Means, operation: str) -> Snapshot | None:
@@ -224,6 +192,12 @@ def _scalar(value: Any, field: pa.Field) -> pa.Scalar:
         ) from error
 
 
+def _constant(item: DataField, value: Any) -> pa.Scalar:
+    """What a column is set to: its default in the place of null."""
+    found = _scalar(value, arrow_field(item.name, item.type.with_nullable(True)))
+    return found if found.is_valid or item.default is None else default_scalar(item)
+
+
 def found_here(where: Predicate) -> Find:
     """Reads the files in this process, several at a time; the condition must be exact."""
 
@@ -233,11 +207,6 @@ def found_here(where: Predicate) -> Find:
         return {path_of(store, *item): _vector(positions) for item, positions in zip(files, found, strict=True)}
 
     return find
-
-
-def path_of(store: Store, split: Split, file: DataFile) -> str:
-    """What tells a file from all others of the table: files of several partitions may have one name."""
-    return store.paths.file_path(split.bucket_path, file)
 
 
 def _vector(positions: Any) -> Vector:
@@ -311,7 +280,7 @@ class _Change:
         """The files to rewrite, in groups of which each becomes new files."""
         total = sum(touched.file.file_size for group in groups for touched in group if touched.survives)
         share = max(LEAST_PART, total // self.means.width)
-        return [part for group in groups for part in _parts(self.store, group, share)]
+        return [part for group in groups for part in _parts(self.store, group, share, bool(self.means.replaces))]
 
     def _touched(self, splits: Sequence[Split], base: Snapshot | None) -> list[Touched]:
         if self.means.anew:
@@ -330,7 +299,8 @@ class _Change:
             wanted, old = self.known[self._path(split, file)], vectors.get(file.file_name)
             hits = wanted if old is None else _vector(np.setdiff1d(positions_of(wanted), positions_of(old)))
             if len(hits):
-                dead = hits if old is None else _vector(np.union1d(positions_of(hits), positions_of(old)))
+                gone = _NONE if self.means.replaces else positions_of(hits)
+                dead = _vector(gone if old is None else np.union1d(gone, positions_of(old)))
                 found.append(Touched(replace(_part(split, [file]), deletions={}), file, hits, dead))
         return found
 
@@ -344,13 +314,7 @@ def _part(split: Split, files: Sequence[DataFile]) -> Split:
 
 def hit_rows(store: Store, touched: Touched) -> Iterator[pa.RecordBatch]:
     """The rows of a file that live until now and are to be deleted."""
-    return read_rows(store, touched.split, touched.file, ~_mask(touched.file, touched.hits))
-
-
-def _mask(file: DataFile, vector: Vector) -> Mask:
-    mask = np.zeros(file.row_count, np.bool_)
-    mask[positions_of(vector)] = True
-    return mask
+    return read_rows(store, touched.split, touched.file, ~mask_of(touched.file, touched.hits))
 
 
 def _assigned_here(
@@ -373,6 +337,27 @@ def _assigned(assign: Assign, store: Store, batch: pa.RecordBatch) -> pa.RecordB
         )
     rows = rows.append_column(pa.field(ROW_ID_FIELD.name, pa.int64()), ids)
     return rows.append_column(pa.field(SEQUENCE_FIELD.name, pa.int64()), pa.nulls(len(ids), pa.int64()))
+
+
+def _set_here(
+    constants: Mapping[str, pa.Scalar], store: Store, parts: Sequence[Sequence[Touched]]
+) -> list[list[DataFile]]:
+    """New files in the place of these, with constants in the rows that are found."""
+    fields = [store.schema.field(name) for name in constants]
+
+    def batches(part: Sequence[Touched]) -> Iterator[pa.RecordBatch]:
+        for number, touched in enumerate(part):
+            places = positions_of(touched.hits)
+            for start in range(0, len(places), SET_AT_ONCE):
+                own = places[start : start + SET_AT_ONCE]
+                columns = [pa.repeat(value, len(own)) for value in constants.values()]
+                numbers = [pa.repeat(pa.scalar(number, pa.int64()), len(own)), pa.array(own, pa.int64())]
+                yield pa.RecordBatch.from_arrays([*columns, *numbers], names=[*constants, "file", "position"])
+
+    def rewrite(part: Sequence[Touched]) -> list[DataFile]:
+        return rewrite_changed(store, list(enumerate(part)), NewValues(fields, batches(part)))
+
+    return _rewritten(store, parts, rewrite)
 
 
 # ---- one bucket
@@ -412,15 +397,23 @@ def replaced_vectors(
     return added, [entry.file for entry in entries]
 
 
-def _parts(store: Store, group: Sequence[Touched], share: int) -> list[list[Touched]]:
+def _parts(store: Store, group: Sequence[Touched], share: int, stay: bool) -> list[list[Touched]]:
     """The files of a bucket to rewrite, in groups of which each becomes new files: in bucketed tables every file by
     itself, else neighbours, of about `share` bytes or what a file may have, all groups of much the same size; of larger
-    files stretches."""
+    files stretches. Where rows stay, no file is cut, and those that are not small are by themselves, too."""
     group = [touched for touched in group if touched.survives]
     if store.schema.bucket_mode is not BucketMode.UNAWARE:
         return [[touched] for touched in group]
     size = min(share, store.options.get("target-file-size") or TARGET_APPEND)
-    group = [stretch for touched in group for stretch in touched.cut(max(size, LEAST_PART))]
+    if stay:
+        alone = [[touched] for touched in group if touched.size >= LEAST_ALONE]
+        group = [touched for touched in group if touched.size < LEAST_ALONE]
+        return alone + _neighbours(group, size)
+    return _neighbours([stretch for touched in group for stretch in touched.cut(max(size, LEAST_PART))], size)
+
+
+def _neighbours(group: list[Touched], size: int) -> list[list[Touched]]:
+    """Groups of neighbours, of about so many bytes each."""
     sizes = np.array([touched.size for touched in group], np.int64)
     count = max(1, round(int(sizes.sum()) / size))
     middle = np.cumsum(sizes) - sizes / 2
@@ -430,13 +423,19 @@ def _parts(store: Store, group: Sequence[Touched], share: int) -> list[list[Touc
 
 def rewritten_here(store: Store, parts: Sequence[Sequence[Touched]]) -> list[list[DataFile]]:
     """Rewrite in this process, several groups at a time."""
+    return _rewritten(store, parts, partial(rewrite_part, store))
+
+
+def _rewritten(
+    store: Store, parts: Sequence[Sequence[Touched]], rewrite: Callable[[Sequence[Touched]], list[DataFile]]
+) -> list[list[DataFile]]:
     written: dict[int, list[DataFile]] = {}
 
-    def rewrite(number: int) -> None:
-        written[number] = rewrite_part(store, parts[number])
+    def run(number: int) -> None:
+        written[number] = rewrite(parts[number])
 
     try:
-        parallel(rewrite, range(len(parts)))
+        parallel(run, range(len(parts)))
     except BaseException:
         for number, files in written.items():
             remove_files(store, parts[number][0].split.partition, parts[number][0].split.bucket, files)
@@ -462,13 +461,7 @@ def rewrite_part(store: Store, part: Sequence[Touched]) -> list[DataFile]:
         raise
     if store.schema.bucket_mode is BucketMode.UNAWARE:
         return files
-    numbered = []
-    first = part[0].file.min_sequence_number
-    for file in files:
-        last = first + file.row_count - 1
-        numbered.append(replace(file, min_sequence_number=first, max_sequence_number=last))
-        first = last + 1
-    return numbered
+    return numbered(files, part[0].file)
 
 
 def _rewritten_keyed(store: Store, touched: Touched) -> list[DataFile]:
@@ -477,7 +470,7 @@ def _rewritten_keyed(store: Store, touched: Touched) -> list[DataFile]:
     layout = file_layout(store, file, store.schema.key_value_fields).encoding(carried_columns(store))
     roller = Roller(store, split.partition, split.bucket, Rolling(file.level, FileSource.COMPACT))
     try:
-        for batch in read_file(store, path_of(store, split, file), layout, None, _mask(file, touched.dead)):
+        for batch in read_file(store, path_of(store, split, file), layout, None, mask_of(file, touched.dead)):
             if batch.num_rows:
                 roller.write(layout.rows(batch))
         return roller.close()

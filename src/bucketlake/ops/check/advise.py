@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from bucketlake.amounts import size_text
 from bucketlake.errors import NotFoundError
 from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
@@ -54,11 +55,6 @@ _CUTS = frozenset(",;")  # what ends a value in a spec of partitions
 _OWN = ("partition.", "data-file.external-paths", "data-file.path-directory", "global-index.external-path")
 
 
-def _sized(count: float) -> str:
-    """Bytes as people read them, down to those of a first try."""
-    return f"{count / _MB:,.1f} MB" if count >= _MB / 10 else f"{count / 1024:,.1f} KB"
-
-
 @dataclass(frozen=True, slots=True)
 class Advice:
     """One piece of advice. `measure` beyond `threshold` gave rise to it; `command`: what mends it, None where nothing
@@ -96,7 +92,7 @@ def _told(alike: list[Advice]) -> list[Advice]:
     """Advice of one topic, on many partitions: the most pressing one by one, the others as one piece."""
     if len(alike) <= ALIKE + 1:
         return alike
-    more = f"{len(alike) - ALIKE:,} more partitions as well"
+    more = f"{len(alike) - ALIKE:,} more partitions as well: the statements above do for them, with their names"
     return [*alike[:ALIKE], replace(alike[ALIKE], partition=None, reason=more, command=None)]
 
 
@@ -168,7 +164,8 @@ class _Look:
             yield Advice("buckets", text, round(away, 2), 1.0, one.reason, command)
         if one.skew > SKEW and one.buckets > 1 and one.bytes > _MB:
             reason = f"the largest of {one.buckets} buckets has {one.skew:.1f} times the mean"
-            yield Advice("skew", text, one.skew, SKEW, f"{reason}: few keys hold much of the data", None)
+            reason += ": few keys hold much of the data, and no command mends that"
+            yield Advice("skew", text, one.skew, SKEW, reason, None)
         trigger = CompactionRule.of(self._store.options).run_trigger if self._keyed else 0
         if self._keyed and one.sorted_runs > 2 * trigger:
             reason = f"a bucket has {one.sorted_runs} sorted runs, compaction begins at {trigger}"
@@ -185,7 +182,7 @@ class _Look:
         for partition, files in groups.items():
             if len(files) > SMALL_FILES:
                 mean = sum(file.file_size for file in files) / len(files)
-                reason = f"{len(files)} files of {_sized(mean)} on average, {self._target / _MB:,.0f} MB are wanted"
+                reason = f"{len(files)} files of {size_text(mean)} on average, {size_text(self._target)} are wanted"
                 command = self._call("compact", **self._of(partition))
                 yield Advice("small-files", self._text(partition), len(files), SMALL_FILES, reason, command)
 
@@ -198,8 +195,8 @@ class _Look:
         small = self._are_small(size for size, _ in sums.values())
         if small:
             mean = sum(size for size, _ in sums.values()) / len(sums)
-            reason = f"{small:,} of {len(sums):,} partitions hold less than {self._target / 4 / _MB:,.0f} MB"
-            reason += f", {_sized(mean)} on average: each is planned, opened and compacted by itself"
+            reason = f"{small:,} of {len(sums):,} partitions hold less than {size_text(self._target / 4)}"
+            reason += f", {size_text(mean)} on average: each is planned, opened and compacted by itself"
             reason += "; expire those that nobody reads, or make the table anew with fewer, and check and rename it"
             yield Advice("partitions", None, small, SMALL_PARTITIONS, reason, self._with_fewer(sums))
 
@@ -275,7 +272,7 @@ class _Look:
             near = two.time_millis - one.time_millis < NEAR and one.commit_user != two.commit_user
             rivals += near and bool(touched[one.id] & touched[two.id])
         if written and len(self._recent) >= FEW and compacted / written > REWRITTEN:
-            reason = f"{_sized(compacted)} were compacted for {_sized(written)} written"
+            reason = f"{size_text(compacted)} were compacted for {size_text(written)} written"
             runs = CompactionRule.of(self._store.options).run_trigger
             command = self._set(**{"num-sorted-run.compaction-trigger": str(2 * runs)})
             yield Advice("write-amplification", None, round(compacted / written, 2), REWRITTEN, reason, command)
@@ -309,7 +306,7 @@ class _Look:
                 else:
                     held[one.holder] = one.bytes
         if live and snapshots > HISTORY_SHARE * live:
-            reason = f"older snapshots hold {_sized(snapshots)} that the newest does not need"
+            reason = f"older snapshots hold {size_text(snapshots)} that the newest does not need"
             keep = max(1, len(self._recent) // 2)
             fewer = {"retain_min": keep} if keep < int(self._store.options.get("snapshot.num-retained.min")) else {}
             command = self._call("expire_snapshots", retain_max=keep, **fewer)
@@ -319,10 +316,10 @@ class _Look:
                 kind, _, rest = holder.partition(" ")
                 own = rest if kind == "tag" else rest.split(", ")[0]
                 drop = self._call(f"delete_{kind}", **{kind: own}) if kind in ("tag", "branch") else None
-                reason = f"{holder} holds {_sized(size)} that nothing else needs"
+                reason = f"{holder} holds {size_text(size)} that nothing else needs"
                 yield Advice("held", None, round(size / total, 3), HELD_SHARE, reason, drop)
         if total and used.orphans > ORPHAN_SHARE * total:
-            reason = f"{_sized(used.orphans)} lie in files that nothing refers to"
+            reason = f"{size_text(used.orphans)} lie in files that nothing refers to"
             command = self._call("remove_orphan_files")
             yield Advice("orphans", None, round(used.orphans / total, 3), ORPHAN_SHARE, reason, command)
 

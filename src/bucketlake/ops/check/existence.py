@@ -14,6 +14,7 @@ import numpy as np
 
 from bucketlake.env.storage import FileInfo
 from bucketlake.errors import BucketlakeError
+from bucketlake.format.data.blob_references import is_pack
 from bucketlake.format.index.index_manifest import HASH, IndexEntry
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.ops.check.findings import Findings, Place, shown
@@ -187,7 +188,9 @@ def check_unknown(store: Store, reach: Reach, there: Inventory, findings: Findin
     loose = path_hashes(info.path for info in there.loose)
     if len(strange) > np.isin(strange, loose).sum():
         for info in all_files(store):
-            if in_bucket(info.path) and not bool(members(known, path_hashes([info.path]))[0]):
+            if not in_bucket(info.path) or is_pack(info.path):  # which rows point at packs only their values tell
+                continue
+            if not bool(members(known, path_hashes([info.path]))[0]):
                 _tell(info, "orphan-file", before, findings)
 
 

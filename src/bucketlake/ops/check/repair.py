@@ -175,7 +175,7 @@ def _committed(store: Store, findings: Sequence[Finding]) -> Snapshot | None:
             return None
         name = CommitName(0, user, BATCH_COMMIT_IDENTIFIER, draft.kind)
         properties = {ROWS_STAY_PROPERTY: user} if draft.kind is CommitKind.OVERWRITE and not draft.loses else {}
-        request = Request(name, _same(newest, changes), properties=properties, statistics=statistics)
+        request = Request(name, _same(newest, changes), properties=properties, statistics=statistics, mends=True)
         published = Publisher(_publishing(store, newest, manifests)).publish(request, attempt.outcome)
         draft.tidy()
         return published

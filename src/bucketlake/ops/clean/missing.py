@@ -43,7 +43,7 @@ def remove_missing_files(store: Store, dry_run: bool = False, threads: int | Non
 
         user = f"remove-unexisting-files-{store.env.clock.new_uuid()}"
         name = CommitName(0, user, BATCH_COMMIT_IDENTIFIER, CommitKind.OVERWRITE)
-        Publisher(store).publish(Request(name, plan))
+        Publisher(store).publish(Request(name, plan, mends=True))
     return sorted(gone.values())
 
 
@@ -90,7 +90,7 @@ def remove_missing_manifests(store: Store) -> list[str]:
             stacklevel=2,
         )
     name = CommitName(0, f"Repair-table-{store.env.clock.new_uuid()}", BATCH_COMMIT_IDENTIFIER, CommitKind.OVERWRITE)
-    Publisher(rest).publish(Request(name, lambda view: Changes()))
+    Publisher(rest).publish(Request(name, lambda view: Changes(), mends=True))
     return [one.file_name for one in gone]
 
 

@@ -28,6 +28,7 @@ import numpy.typing as npt
 
 from bucketlake.env.storage import FileInfo
 from bucketlake.errors import CorruptError, InvalidError, NotFoundError
+from bucketlake.format.data.blob_references import is_pack
 from bucketlake.format.guard import LARGEST_LONG
 from bucketlake.format.metadata.manifest import FileKind, FileRef
 from bucketlake.format.metadata.snapshot import Snapshot
@@ -273,8 +274,8 @@ def _metadata(info: FileInfo, root: str) -> _Candidate | None:
 
 
 def _data(store: Store, info: FileInfo, place: str) -> _Candidate | None:
-    """A file directly in a bucket's folder."""
-    if not info.path.startswith(f"{place}/"):
+    """A file directly in a bucket's folder, but for packs of blobs: which rows point at them only their values tell."""
+    if not info.path.startswith(f"{place}/") or is_pack(info.path):
         return None
     parts = _below(store, info.path[len(place) + 1 :].split("/"), place)
     partitions, bucket = parts[:-2], parts[-2] if len(parts) > 1 else ""

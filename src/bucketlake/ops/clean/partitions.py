@@ -18,9 +18,11 @@ from datetime import datetime, timedelta
 from bucketlake.errors import InvalidError
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
+from bucketlake.ops.clean.chain_partitions import expire_chain
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.progress import Meter, OnProgress
+from bucketlake.ops.scan.chain import told_chain
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.entries import deletion
@@ -34,7 +36,8 @@ VALUES_TIME, UPDATE_TIME = "values-time", "update-time"
 
 def expire_partitions(store: Store, on_progress: OnProgress | None = None) -> list[dict[str, str]]:
     """Drop partitions older than `partition.expiration-time`, the smallest first, at most
-    `partition.expiration-max-num`, `partition.expiration-batch-size` a commit; what was dropped, as column → text.
+    `partition.expiration-max-num`, `partition.expiration-batch-size` a commit; what was dropped, as column → text. Of a
+    chain table: `expire_chain`.
 
     `on_progress` is told of partitions as units after each commit; what it raises leaves the rest.
     Errors: InvalidError (no such time, no partitions, unknown strategy or pattern), and those of a commit.
@@ -51,9 +54,12 @@ def expire_partitions(store: Store, on_progress: OnProgress | None = None) -> li
             remedy="a positive 'partition.expiration-time', or DROP PARTITION",
         )
     latest = store.latest_snapshot()
+    meter = Meter.of_table("expire partitions", store.paths.root, store.env.clock, on_progress)
+    if store.options.get("chain-table.enabled"):
+        with meter.ending():
+            return expire_chain(store, _wall_clock(store.env.clock.now_millis() - keep), meter)
     if latest is None:
         return []
-    meter = Meter.of_table("expire partitions", store.paths.root, store.env.clock, on_progress)
     with meter.ending():
         return _expired(store, View(store, latest), store.env.clock.now_millis() - keep, meter)
 
@@ -85,6 +91,8 @@ def looks_for_old_partitions(store: Store) -> bool:
     options = store.options
     if options.get("partition.expiration-time") is None or not store.schema.partition_keys:
         return False
+    if options.get("chain-table.enabled") and told_chain(store) is None:
+        return False  # its branches are still to be named
     interval = options.get("partition.expiration-check-interval")
     if not interval or options.get("end-input.check-partition-expire"):
         return True

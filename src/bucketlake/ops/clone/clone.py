@@ -24,8 +24,8 @@ from typing import Any
 
 from bucketlake.env.new_file import put_new
 from bucketlake.errors import BucketlakeError, ConflictError, InvalidError, UnsupportedError
-from bucketlake.format.index.btree import BTREE, of_no_snapshot
 from bucketlake.format.index.index_manifest import IndexEntry, IndexFile
+from bucketlake.format.index.sorted_keys import of_no_snapshot
 from bucketlake.format.metadata.manifest import DataFile, ManifestEntry
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.buckets.postpone import in_commit_order
@@ -33,6 +33,8 @@ from bucketlake.ops.clean.orphans import Run
 from bucketlake.ops.clone.files import CopyFiles, FileCopy, copy_all, copy_here
 from bucketlake.ops.commit.commit import Commit, CommitProperties
 from bucketlake.ops.refs.tags import create_tag, delete_tag
+from bucketlake.ops.rows.global_index import KINDS
+from bucketlake.ops.scan.chain import CHAIN_KEYS
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter
@@ -43,7 +45,7 @@ from bucketlake.schema.schema import TableSchema
 from bucketlake.values import dataclass
 
 _KEPT_MILLIS = 7 * 86_400_000  # a protecting tag that a killed run left
-_PLACES = ("path", "branch", EXTERNAL, f"{EXTERNAL}.strategy", INDEXES_EXTERNAL)
+_PLACES = ("path", "branch", EXTERNAL, f"{EXTERNAL}.strategy", INDEXES_EXTERNAL, *CHAIN_KEYS)
 _UNIQUE = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
@@ -260,7 +262,7 @@ class _Clone:
         if ranges is not None:
             ranges = tuple(replace(one, data_file_name=self._named(one.data_file_name)) for one in ranges)
         known = file.global_index
-        if known is not None and file.index_type == BTREE:
+        if known is not None and file.index_type in KINDS:
             known = {**known, "_INDEX_META": of_no_snapshot(known.get("_INDEX_META") or b"")}
         made = replace(
             file, file_name=self._named(file.file_name), dv_ranges=ranges, external_path=None, global_index=known

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from bucketlake.errors import AlreadyExistsError, InvalidError
+from bucketlake.errors import AlreadyExistsError, InvalidError, UnsupportedError
 from bucketlake.ops.clean.orphans import Run
 from bucketlake.ops.clone.clone import Cloned, CloneRequest, clone_into, clone_new, cloned_schemas
 from bucketlake.ops.clone.files import copy_here
+from bucketlake.ops.scan.chain import refuse_stream
 from bucketlake.ops.scan.partition_choice import chosen_partitions
 from bucketlake.ops.table.store import Store
 from bucketlake.options.map_layout import is_of_layout
@@ -46,6 +47,13 @@ def clone_table(
     if source.view is not None:
         raise InvalidError("a system table has no files to clone", table=source.name)
     refuse_undelivered(source.store.schema)
+    refuse_stream(source.store, "cloning a chain table")
+    if source.store.schema.managed_fields:
+        raise UnsupportedError(
+            "a clone of a table with a primary key and BLOB columns: its rows would point at the source's files",
+            table=source.name,
+            remedy="CREATE TABLE … AS SELECT",
+        )
     lies = {"primary-key", "partition", "bucket", "bucket-key"}
     if wrong := sorted(key for key in how.options or () if key in lies or is_of_layout(key)):
         raise InvalidError("options that say how files lie cannot be others than the source's", options=wrong)

@@ -220,3 +220,14 @@ def write_index_manifest(store: Store, entries: Sequence[IndexEntry]) -> str:
     data = encode_index_manifest(entries, store.options.get("manifest.compression"))
     store.env.storage.write(store.paths.manifest(name), data)
     return name
+
+
+def replace_run(
+    current: tuple[ManifestFile, ...], before: tuple[ManifestFile, ...], after: tuple[ManifestFile, ...]
+) -> tuple[ManifestFile, ...] | None:
+    """`current` with the run `before` replaced by `after`, None if it is not there any more."""
+    length = len(before)
+    for start in range(len(current) - length + 1):
+        if current[start : start + length] == before:
+            return current[:start] + after + current[start + length :]
+    return None

@@ -16,6 +16,7 @@ from dataclasses import field, replace
 from itertools import accumulate
 
 from bucketlake.errors import ConflictError
+from bucketlake.format.data.blob import is_blob
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketlake.lsm.levels import key_range_of
@@ -62,7 +63,7 @@ class _Standing:
         base = self._base(view, whole)
         try:
             check(self.rules, base, self.name, whole.table, whole.indexes)
-            return whole
+            return self._without_stale(view, whole)
         except ConflictError as error:
             self.reason = error
         entries = _Places(() if base is None else base.entries, self.rules.column_files)
@@ -76,13 +77,30 @@ class _Standing:
         kept = [group for place, group in enumerate(self.groups) if place not in self.lost]
         if not kept:
             raise _Nothing
-        return changes_of(kept)
+        return self._without_stale(view, changes_of(kept))
+
+    def _without_stale(self, view: View, changes: Changes) -> Changes:
+        """With the global indexes gone, whoever built them meanwhile, of partitions whose rows get new ids: they find
+        rows by the old ones."""
+        moved = _renumbered(changes) if self.rules.column_files else frozenset()
+        stale = [e for e in view.indexes if e.partition in moved and e.file.global_index is not None] if moved else []
+        gone = tuple(replace(entry, kind=FileKind.DELETE) for entry in stale)
+        return replace(changes, indexes=(*changes.indexes, *gone))
 
     def _base(self, view: View, changes: Changes) -> Base | None:
         newest = view.snapshot
         if newest is None:
             return None
         return Base(name_of(newest), view.entries(changes.partitions), view.indexes)
+
+
+def _renumbered(changes: Changes) -> frozenset[bytes]:
+    """The partitions with files that go whose rows get new ids, or none that stays."""
+    rows = [entry for entry in changes.table if not is_blob(entry.file.file_name)]
+    gone = {entry.partition for entry in rows if entry.kind == FileKind.DELETE}
+    come = [entry for entry in rows if entry.kind == FileKind.ADD]
+    new = {entry.partition for entry in come if row_range(entry.file) is None}
+    return frozenset(gone & new | gone - {entry.partition for entry in come})
 
 
 class _Places:

@@ -31,11 +31,13 @@ from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitK
 from bucketlake.format.metadata.stats import EMPTY_STATS
 from bucketlake.lsm.levels import key_range_of
 from bucketlake.ops.buckets.postpone import after
+from bucketlake.ops.commit.chain import Guard
 from bucketlake.ops.commit.conflicts import Base, CommitName, Rules, check, name_of
 from bucketlake.ops.commit.manifests import (
     WrittenList,
     combine_indexes,
     merge_manifests,
+    replace_run,
     write_index_manifest,
     write_list,
     write_manifests,
@@ -48,7 +50,7 @@ from bucketlake.ops.commit.strays import Standing, is_open, remove_from_gone, re
 from bucketlake.ops.commit.telling import tell_committed, tell_failed
 from bucketlake.ops.scan.scan import delta_entries
 from bucketlake.ops.scan.view import View
-from bucketlake.ops.table.changes import MAX_SEQUENCE_PROPERTY, Changes
+from bucketlake.ops.table.changes import MAX_SEQUENCE_PROPERTY, ROWS_STAY_PROPERTY, Changes
 from bucketlake.ops.table.entries import record_count
 from bucketlake.ops.table.publishing import branch_of, is_managed, publish
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
@@ -68,6 +70,13 @@ class Request:
     operation: str | None = None
     statistics: str | None = None  # name of the file that an ANALYZE brings
     taken_row_ids: int = 0  # by rows whose files bring their ids
+    keeps_schema: bool = False  # of the base: no file comes that another may have been written under
+    mends: bool = False  # takes out what is lost
+
+    @property
+    def rows_stay(self) -> bool:
+        """Whether rows only move."""
+        return ROWS_STAY_PROPERTY in self.properties
 
 
 @dataclass(slots=True)
@@ -113,6 +122,7 @@ class Publisher:
         key_range = key_range_of(schema.key_fields) if schema.primary_keys else None
         self._rules = Rules(key_range, unaware, schema.data_evolution)
         self._drop_stats = bool(store.options.get("manifest.delete-file-drop-stats"))
+        self._guard = Guard.of(store)
         self._safe: int | None = store.options.get("commit.strict-mode.last-safe-snapshot")
 
     def publish(self, request: Request, outcome: Outcome | None = None) -> Snapshot:
@@ -126,10 +136,13 @@ class Publisher:
         started = self._store.env.clock.now_millis()
         try:
             with owned(own, lambda: self._delete(scratch.all())):
-                return self._loop(request, scratch, own, started)
+                snapshot = self._loop(request, scratch, own, started)
         except Exception as error:
             tell_failed(self._store, request.name, error, started)
             raise
+        if self._guard is not None:
+            self._guard.after(snapshot, request.mends or request.rows_stay, _dropped_beside)
+        return snapshot
 
     def _loop(self, request: Request, scratch: Scratch, outcome: Outcome, started: int) -> Snapshot:
         limit, timeout = self._store.options.get("commit.max-retries"), self._store.options.get("commit.timeout")
@@ -191,6 +204,8 @@ class Publisher:
     def _attempt(self, request: Request, base: Snapshot | None, scratch: Scratch, merge: bool) -> Snapshot:
         view = View(self._store, base)
         changes = request.plan(view)
+        if (guard := self._guard) is not None:
+            guard.check(view, request.name.kind, changes, request.rows_stay or (request.mends and guard.is_delta))
         name = replace(request.name, snapshot=base.id + 1 if base else FIRST_SNAPSHOT_ID)
         if self._must_check(name.kind, changes):
             entries = view.entries(changes.partitions)
@@ -282,7 +297,7 @@ class Publisher:
             scratch.before, scratch.after = current, merge_manifests(self._store, current)
             current = scratch.after
         elif scratch.after is not None:
-            replaced = _replace_run(current, scratch.before, scratch.after)
+            replaced = replace_run(current, scratch.before, scratch.after)
             if replaced is None:
                 scratch.stale += scratch.merged()
                 scratch.after = None
@@ -311,9 +326,9 @@ class Publisher:
     ) -> Snapshot:
         assert scratch.delta is not None
         delta_count = record_count(changes.table)
-        schema_id = newest_for(self._store, name, changes.table).id
+        newest = newest_for(self._store, name, changes.table)
+        schema_id = base.schema_id if base is not None and request.keeps_schema else newest.id
         marks = [mark for mark in (request.watermark, base.watermark if base else None) if mark is not None]
-        properties = self._properties(request, base, changes, base_list)
         taken = max(request.taken_row_ids, changes.taken_row_ids)
         snapshot = Snapshot(
             id=name.snapshot,
@@ -334,7 +349,7 @@ class Publisher:
             delta_record_count=delta_count,
             watermark=max(marks, default=None),
             statistics=self._statistics(base, schema_id, request.statistics),
-            properties=properties or None,
+            properties=self._properties(request, base, changes, base_list) or None,
             next_row_id=next_row_id(base, changes.table if self._tracked else (), taken),
             operation=request.operation,
             uuid=self._store.env.clock.new_uuid(),
@@ -545,15 +560,9 @@ def _unknown(snapshot: Snapshot, name: CommitName) -> CommitUnknownError:
     )
 
 
-def _replace_run(
-    current: tuple[ManifestFile, ...], before: tuple[ManifestFile, ...], after: tuple[ManifestFile, ...]
-) -> tuple[ManifestFile, ...] | None:
-    """`current` with the run `before` replaced by `after`, None if it is not there any more."""
-    length = len(before)
-    for start in range(len(current) - length + 1):
-        if current[start : start + length] == before:
-            return current[:start] + after + current[start + length :]
-    return None
+def _dropped_beside(store: Store, plan: Callable[[View], Changes]) -> None:
+    name = CommitName(0, store.env.clock.new_uuid(), BATCH_COMMIT_IDENTIFIER, CommitKind.OVERWRITE)
+    Publisher(store).publish(Request(name, plan, operation="TRUNCATE"))
 
 
 def check_invariants(

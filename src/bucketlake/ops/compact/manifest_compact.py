@@ -17,7 +17,8 @@ _ALWAYS = {"manifest.full-compaction-threshold-size": "0 b", "manifest.merge-min
 
 def compact_manifests(store: Store) -> Snapshot | None:
     """Rewrite the manifests of the newest snapshot as far as they are small, delete or are out of order; the COMPACT
-    snapshot, None where there is nothing to do. Writers go on; errors: those of a commit."""
+    snapshot, under the schema of the one before, None where there is nothing to do. Writers go on; errors: those of a
+    commit."""
     newest = store.latest_snapshot()
     if newest is None:
         return None
@@ -29,4 +30,4 @@ def compact_manifests(store: Store) -> Snapshot | None:
         return None
     user = f"compact-manifest-{store.env.clock.new_uuid()}"
     name = CommitName(0, user, BATCH_COMMIT_IDENTIFIER, CommitKind.COMPACT)
-    return Publisher(store.with_options(_ALWAYS)).publish(Request(name, lambda view: Changes()))
+    return Publisher(store.with_options(_ALWAYS)).publish(Request(name, lambda view: Changes(), keeps_schema=True))

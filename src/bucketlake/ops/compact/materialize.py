@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.errors import InvalidError
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.compact.append_compact import AppendRule, Vectors
@@ -49,18 +49,6 @@ def refuse_materializing(store: Store) -> None:
         )
 
 
-def refuse_global_indexes(store: Store, snapshot: Snapshot) -> None:
-    """UnsupportedError where there is a global index: it finds rows by ids that would be others'."""
-    known = next((e.file for e in store.index_manifest(snapshot) if e.file.global_index is not None), None)
-    if known is not None:
-        raise UnsupportedError(
-            "new row ids in a table with a global index, which finds rows by the old ones",
-            table=store.paths.root,
-            index=known.file_name,
-            remedy="CALL sys.drop_global_index first, and build the index anew",
-        )
-
-
 def materialize(store: Store, unit: ColumnUnit) -> list[CommitMessage]:
     """Write what is left of a unit's groups; the message to commit. On an error nothing that it wrote stays."""
     store = newest_schema_of(store, unit.files).with_options({AS_DESCRIPTOR: "false"})
@@ -90,8 +78,7 @@ class MaterializePlan(ColumnPlan):
     work: Work = materialize
 
     def units(self, store: Store, base: Snapshot, only: frozenset[BucketKey] | None) -> list[ColumnUnit]:
-        """See Plan. Raises UnsupportedError where an engine has built a global index: it finds rows by their ids."""
-        refuse_global_indexes(store, base)
+        """See Plan."""
         rule, vectors = AppendRule.of(store.options), Vectors.of(store, base)
         marked = frozenset(vectors.indexes)
 

@@ -1,5 +1,5 @@
 """Row ids given out anew, partition by partition, where rows of several partitions took turns to get theirs
-(`data-evolution.enabled`): manifests are rewritten, no data file is.
+(`data-evolution.enabled`): manifests are rewritten, no data file is. Global indexes follow the ids, or go.
 
     runs_to_move(ranges, keep)        pure: which rows of a partition get new ids
     reassign_row_ids(store, chosen)   the COMPACT snapshot in which they have them
@@ -18,12 +18,13 @@ from dataclasses import replace
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.data.blob import is_blob
-from bucketlake.format.metadata.manifest import ManifestEntry, ManifestFile
+from bucketlake.format.index.index_manifest import IndexEntry
+from bucketlake.format.metadata.manifest import FileKind, ManifestEntry, ManifestFile
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketlake.ops.commit.conflicts import CommitName, row_range
 from bucketlake.ops.commit.manifests import write_manifests
 from bucketlake.ops.commit.publish import Publisher, Request
-from bucketlake.ops.compact.materialize import refuse_global_indexes
+from bucketlake.ops.rows.global_index import range_of
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import Changes
@@ -63,11 +64,26 @@ class Moves:
     new: tuple[int, ...]
 
     def of(self, found: Range) -> int | None:
-        """The new first id of a range that lies in one of these; None for others."""
-        at = bisect_right(self.old, found[0], key=lambda span: span[0]) - 1
-        if at < 0 or found[1] > self.old[at][1]:
+        """The new first id of a range that lies in these, and stays in one piece; None for others."""
+        at = self._last(found[0])
+        if at < 0 or found[0] >= self.old[at][1]:
             return None
-        return self.new[at] + found[0] - self.old[at][0]
+        new, end = self.new[at] + found[0] - self.old[at][0], self.old[at][1]
+        while end < found[1]:
+            at += 1
+            if at == len(self.old) or self.old[at][0] != end or self.new[at] != new + end - found[0]:
+                return None
+            end = self.old[at][1]
+        return new
+
+    def meet(self, found: Range) -> bool:
+        """Whether some id of a range is another now."""
+        at = self._last(found[1] - 1)
+        return at >= 0 and found[0] < self.old[at][1]
+
+    def _last(self, id: int) -> int:
+        """The last range that does not begin behind an id; -1: none."""
+        return bisect_right(self.old, id, key=lambda span: span[0]) - 1
 
 
 def runs_to_move(ranges: Sequence[Range], keep: int) -> list[Range]:
@@ -86,8 +102,8 @@ def runs_to_move(ranges: Sequence[Range], keep: int) -> list[Range]:
 def reassign_row_ids(store: Store, chosen: PartitionFilter | None = None) -> Reassigned:
     """Give the rows of partitions ids that lie side by side, from the next free one on. `chosen`: of these only.
 
-    Errors: InvalidError for tables without row ids or columns in several files, and for files that hold ids themselves;
-    UnsupportedError where a global index finds rows by their ids; those of a commit.
+    Errors: InvalidError for tables without row ids or columns in several files, UnsupportedError for files that hold
+    ids themselves; those of a commit.
     """
     for key, has in (
         ("row-tracking.enabled", store.schema.tracks_rows),
@@ -122,9 +138,8 @@ class _Renumbering:
         self.first = self.next = self.files = self.rows = 0
 
     def plan(self, view: View) -> Changes:
-        """No file changes; _Nothing where no id does."""
+        """No data file changes; _Nothing where no id does."""
         assert view.snapshot is not None  # there was one, and snapshots stay
-        refuse_global_indexes(self._store, view.snapshot)
         self.first = self.next = view.snapshot.next_row_id or 0
         self._moves, self.files, self.rows = {}, 0, 0
         spans = self._spans(view.snapshot)
@@ -142,7 +157,7 @@ class _Renumbering:
         self.rows = self.next - self.first
         if not self._moves:
             raise _Nothing
-        return Changes(retold=self._retold, taken_row_ids=self.next)
+        return Changes(indexes=self._indexes(view.indexes), retold=self._retold, taken_row_ids=self.next)
 
     def _spans(self, snapshot: Snapshot) -> dict[bytes, list[Range]]:
         """The ids of every live file, by partition; those of blob files, which lie within, are put aside."""
@@ -160,6 +175,21 @@ class _Renumbering:
             kept = self._blobs if is_blob(entry.file.file_name) else found
             kept.setdefault(entry.partition, []).append(span)
         return found
+
+    def _indexes(self, entries: Sequence[IndexEntry]) -> tuple[IndexEntry, ...]:
+        """Global indexes whose ids lie side by side as before are those of the new ids, others go."""
+        gone, come = [], []
+        for entry in entries:
+            known, moves = entry.file.global_index, self._moves.get(entry.partition)
+            if known is None or moves is None or not moves.meet(range_of(entry.file)):
+                continue
+            gone.append(replace(entry, kind=FileKind.DELETE))
+            first, end = range_of(entry.file)
+            new = moves.of((first, end))
+            if new is not None:
+                told = {**known, "_ROW_RANGE_START": new, "_ROW_RANGE_END": new + end - first - 1}
+                come.append(replace(entry, file=replace(entry.file, global_index=told)))
+        return (*gone, *come)
 
     def _order(self, partition: bytes, spans: Sequence[Range]) -> tuple[object, ...]:
         values = partition_values(self._store, partition)

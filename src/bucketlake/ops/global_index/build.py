@@ -20,8 +20,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bucketlake.errors import BucketlakeError, ConflictError, InvalidError, UnsupportedError
-from bucketlake.format.index.btree import BTREE, check_indexed, encode_btree, encoded_keys
+from bucketlake.format.index.bitmap_index import BITMAP, encode_bitmap
+from bucketlake.format.index.blocks import CODECS
+from bucketlake.format.index.btree import BTREE, Blocks, encode_btree
 from bucketlake.format.index.index_manifest import IndexEntry, IndexFile
+from bucketlake.format.index.sorted_keys import check_indexed, encoded_keys
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lsm.keys import KeyOrder
 from bucketlake.ops.change.column_updates import Changed, dropping, groups_at, until_done
@@ -29,7 +32,7 @@ from bucketlake.ops.commit.commit import Check, Commit
 from bucketlake.ops.commit.outcome import Attempt, Attempts
 from bucketlake.ops.compact.running import Runner, Task, all_of, here
 from bucketlake.ops.rows.column_roll import first_id
-from bucketlake.ops.rows.global_index import indexed_ids, merged_ranges, range_of
+from bucketlake.ops.rows.global_index import KINDS, indexed_ids, merged_ranges, range_of
 from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.scan.view import View
@@ -43,7 +46,7 @@ from bucketlake.values import dataclass
 ROW_ID = ROW_ID_FIELD.name
 MOST_ROWS = 2 << 20  # of one file, whatever the option says: some hundred bytes a row are in memory while it is made
 MOST_BYTES = 256 << 20  # of its values
-KINDS = ("bitmap", "full-text", "lumina", "lumina-vector-ann")  # that Paimon builds, and this engine does not
+OTHERS = ("full-text", "lumina", "lumina-vector-ann", "es-index", "diskann")  # that Paimon builds, others than here
 
 __all__ = ["create_index", "drop_index"]
 
@@ -58,9 +61,10 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Rows to index that lie side by side: those of `groups` from `first` on, up to `end`."""
+    """Rows to index that lie side by side: those of `groups` from `first` on, up to `end`. `kind`: of the index."""
 
     column: str
+    kind: str
     groups: tuple[Split, ...]
     first: int
     end: int
@@ -84,21 +88,22 @@ def create_index(
     Errors: InvalidError (columns), UnsupportedError (table, kind, type), ConflictError where others changed the column
     too often meanwhile, and those of a commit.
     """
-    field = _field(store.schema, columns, kind)
+    field, kind = _field(store.schema, columns, _kind(kind)), _kind(kind)
+    _blocks(store, kind)
     added = 0
 
     def once(base: Snapshot | None, attempt: Attempt) -> Changed:
         nonlocal added
         if base is None:
             return Changed(())
-        covered = _covered(store.index_manifest(base), field)
+        covered = _covered(store.index_manifest(base), field, kind)
         groups = [group for group in groups_at(store, base, None) if chosen is None or chosen(group.partition)]
-        stretches = list(_stretches(store, field.name, groups, covered))
+        stretches = list(_stretches(store, (field.name, kind), groups, covered))
         made = all_of([Task(store, indexed, stretch) for stretch in stretches], run)
         added = sum(len(message.new_index_files) for message in made)
         attempt.made(made)
         read = [group for stretch in stretches for group in stretch.groups]
-        return Changed(attempt.messages, read, more=_check_free(store, field))
+        return Changed(attempt.messages, read, more=_check_free(store, field, kind))
 
     snapshot = until_done(store, once, frozenset({field.id}), None)
     return Committed(snapshot, 0 if snapshot is None else added)
@@ -150,12 +155,11 @@ def _field(schema: TableSchema, columns: Sequence[str], kind: str) -> DataField:
             remedy="create the table with 'data-evolution.enabled' = 'true'",
         )
     fields = _known(schema, columns)
-    kind = _kind(kind)
-    if kind != BTREE:
-        known = kind in KINDS or "vector" in kind
+    if kind not in KINDS:
+        known = kind in OTHERS or kind.startswith("ivf-")
         raise UnsupportedError(
             f"global indexes of type '{kind}'" if known else f"unknown type of a global index: '{kind}'",
-            remedy="build one of type 'btree'",
+            remedy="build one of type 'btree' or 'bitmap'",
         )
     if len(fields) > 1:
         raise InvalidError(f"Index type '{kind}' does not support multi-column index, got columns: {list(columns)}")
@@ -181,17 +185,38 @@ def _kind(text: str) -> str:
     return text.strip().lower()
 
 
-def _covered(entries: Sequence[IndexEntry], field: DataField) -> list[tuple[int, int]]:
+def _blocks(store: Store, kind: str) -> Blocks:
+    """How a file of a kind is written. InvalidError for a codec that there is not."""
+    options = store.options
+    if kind == BTREE:
+        size, codec, level = (
+            options.get("btree-index.block-size"),
+            options.get("btree-index.compression"),
+            options.get("btree-index.compression-level"),
+        )
+    else:
+        size, codec, level = (
+            options.get("bitmap-index.dictionary-block-size"),
+            options.get("bitmap-index.compression"),
+            options.get("bitmap-index.compression-level"),
+        )
+    codec = codec.strip().lower()
+    if codec not in (*CODECS, "lzo"):
+        raise InvalidError(f"unknown compression of a {kind} index: '{codec}'", remedy=f"one of {', '.join(CODECS)}")
+    return Blocks(int(size), codec if codec in CODECS else "none", int(level))  # readers take plain blocks as well
+
+
+def _covered(entries: Sequence[IndexEntry], field: DataField, kind: str) -> list[tuple[int, int]]:
     """The ids that an index of the column covers."""
-    own = (e for e in entries if e.file.index_type == BTREE and indexed_ids(e) == (field.id,))
+    own = (e for e in entries if e.file.index_type == kind and indexed_ids(e) == (field.id,))
     return merged_ranges(range_of(entry.file) for entry in own)
 
 
-def _check_free(store: Store, field: DataField) -> Check:
+def _check_free(store: Store, field: DataField, kind: str) -> Check:
     """ConflictError where another program has indexed rows of a stretch meanwhile."""
 
     def check(messages: Sequence[CommitMessage], view: View) -> None:
-        there = _covered(view.indexes, field)
+        there = _covered(view.indexes, field, kind)
         for first, end in (range_of(file) for message in messages for file in message.new_index_files):
             if any(low < end and first < high for low, high in there):
                 raise ConflictError(
@@ -205,9 +230,10 @@ def _check_free(store: Store, field: DataField) -> Check:
 
 
 def _stretches(
-    store: Store, column: str, groups: Sequence[Split], covered: Sequence[tuple[int, int]]
+    store: Store, index: tuple[str, str], groups: Sequence[Split], covered: Sequence[tuple[int, int]]
 ) -> Iterator[Stretch]:
-    """What is not covered of groups, rows that lie side by side in a partition together, as many as become a file."""
+    """What is not covered of groups, rows that lie side by side in a partition together, as many as become a file.
+    `index`: its column and kind."""
     most = _most_rows(store)
     pieces = [
         (group.partition, first, end, group)
@@ -219,14 +245,14 @@ def _stretches(
     start = stop = 0
     for partition, first, end, group in pieces:
         if held and (held[-1].partition != partition or first != stop or end - start > most):
-            yield Stretch(column, tuple(held), start, stop)
+            yield Stretch(*index, tuple(held), start, stop)
             held = []
         if not held:
             start = first
         held.append(group)
         stop = end
     if held:
-        yield Stretch(column, tuple(held), start, stop)
+        yield Stretch(*index, tuple(held), start, stop)
 
 
 def _without(first: int, end: int, covered: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -304,10 +330,11 @@ def _written(store: Store, stretch: Stretch, batches: Sequence[pa.RecordBatch], 
     known = rows.filter(rows.column(0).is_valid())
     ordered, starts = _in_order(field, known)
     keys = encoded_keys(ordered.column(0).take(pa.array(starts)), field.type)
-    block_size = int(store.options.get("btree-index.block-size"))
     ids = ordered.column(1).to_numpy() - span[0]
-    data, recorded = encode_btree(keys, starts, ids, nulls - span[0], stretch.snapshot, block_size)
-    name = store.paths.new_global_index(store.env, BTREE)
+    encode = encode_bitmap if stretch.kind == BITMAP else encode_btree
+    blocks = _blocks(store, stretch.kind)
+    data, recorded = encode(keys, starts, ids, nulls - span[0], stretch.snapshot, blocks)
+    name = store.paths.new_global_index(store.env, stretch.kind)
     known_as = {
         "_ROW_RANGE_START": span[0],
         "_ROW_RANGE_END": span[1] - 1,
@@ -317,7 +344,7 @@ def _written(store: Store, stretch: Stretch, batches: Sequence[pa.RecordBatch], 
         "_SOURCE_META": None,
     }
     outside = store.paths.external_index(name)
-    file = IndexFile(BTREE, name, len(data), rows.num_rows, external_path=outside, global_index=known_as)
+    file = IndexFile(stretch.kind, name, len(data), rows.num_rows, external_path=outside, global_index=known_as)
     store.env.storage.write(_path(store, stretch, file), data)
     return file
 

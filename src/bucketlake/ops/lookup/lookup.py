@@ -28,6 +28,7 @@ from bucketlake.ops.lookup.parts import AskedKeys, PartCache
 from bucketlake.ops.lookup.request import LookupRequest
 from bucketlake.ops.rows.among import encoded
 from bucketlake.ops.rows.read import read_keys, read_split
+from bucketlake.ops.scan.chain import refuse_stream
 from bucketlake.ops.scan.fallback import plan_branches
 from bucketlake.ops.scan.scan import Plan, Scan
 from bucketlake.ops.scan.select import Selection, select_snapshot
@@ -129,6 +130,7 @@ class Lookup:
         return [batch for part in parallel(read, planned.splits_of(self._store)) for batch in part]
 
     def _plan(self, where: Predicate | None, selection: Selection) -> Plan:
+        refuse_stream(self._store, "lookups in a chain table")
         return plan_branches(self._store, Scan(where, selection))
 
     def _by_key(self, keys: pa.RecordBatch) -> list[pa.RecordBatch]:

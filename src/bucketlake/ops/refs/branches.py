@@ -31,6 +31,7 @@ from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.publishing import by_catalog
+from bucketlake.ops.table.remedies import branch_remedy
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
 from bucketlake.schema.schema import TableSchema
 
@@ -106,12 +107,7 @@ def delete_branch(store: Store, name: str) -> None:
 
     Its schemas go first: what dies on the way leaves nothing that could be opened.
     """
-    for key in ("scan.fallback-branch", "scan.primary-branch"):
-        if store.options.text(key) == name:
-            raise InvalidError(
-                f"Cannot delete branch '{name}' because it is configured as '{key}'. Unset '{key}' first.",
-                table=store.paths.root,
-            )
+    _stays_read(store, name, "delete")
     _require(store, name)
     if by_catalog(store, "drop_branch", name=name):
         return
@@ -120,10 +116,12 @@ def delete_branch(store: Store, name: str) -> None:
 
 
 def rename_branch(store: Store, name: str, target: str) -> None:
-    """Give a branch another name that is free. Not atomic on object stores."""
+    """Give a branch another name that is free. Not atomic on object stores. InvalidError for one that reads fall back
+    to."""
     if name == MAIN:
         raise InvalidError("Cannot rename the main branch.")
     _require(store, name)
+    _stays_read(store, name, "rename")
     if has_branch(store, target):
         raise AlreadyExistsError(f"Branch name '{target}' already exists.", table=store.paths.root)
     check_branch_name(target)
@@ -131,11 +129,25 @@ def rename_branch(store: Store, name: str, target: str) -> None:
         store.env.storage.rename(store.paths.branch(name), store.paths.branch(target))
 
 
+def _stays_read(store: Store, name: str, what: str) -> None:
+    """InvalidError where reads of the table take rows from a branch."""
+    for key in (
+        "scan.fallback-branch",
+        "scan.primary-branch",
+        "scan.fallback-snapshot-branch",
+        "scan.fallback-delta-branch",
+    ):
+        if store.options.text(key) == name:
+            raise InvalidError(
+                f"Cannot {what} branch '{name}' because it is configured as '{key}'. Unset '{key}' first.",
+                table=store.paths.root,
+            )
+
+
 def _require(store: Store, name: str) -> None:
     if not name.strip() or not has_branch(store, name):
-        raise NotFoundError(
-            f"Branch name '{name}' doesn't exist.", table=store.paths.root, branches=store.branches() or None
-        )
+        remedy = branch_remedy(name, store.branches())
+        raise NotFoundError(f"Branch name '{name}' doesn't exist.", table=store.paths.root, remedy=remedy)
 
 
 # ---------------------------------------------------------------------------------------------- fast-forward

@@ -33,6 +33,7 @@ from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.entries import deletion, entry_key
 from bucketlake.ops.table.publishing import by_catalog
+from bucketlake.ops.table.remedies import snapshot_remedy
 from bucketlake.ops.table.store import Store
 from bucketlake.paths import POSTPONE_BUCKET
 
@@ -47,8 +48,13 @@ def find_version(store: Store, snapshot_id: int) -> Snapshot:
     if found is None:
         found = next((tag for tag in store.tags().values() if tag.id == snapshot_id), None)
     if found is None:
-        raise NotFoundError(f"Rollback snapshot '{snapshot_id}' doesn't exist.", table=store.paths.root)
+        raise _gone(store, snapshot_id)
     return plain_snapshot(found)
+
+
+def _gone(store: Store, snapshot_id: int) -> NotFoundError:
+    what = f"Rollback snapshot '{snapshot_id}' doesn't exist."
+    return NotFoundError(what, table=store.paths.root, remedy=snapshot_remedy(store.snapshot_ids()))
 
 
 def earlier_than(store: Store, millis: int) -> Snapshot:
@@ -127,7 +133,7 @@ def create_tag_of(store: Store, name: str, target: Snapshot, lifetime: int | Non
     tagged = store.tag(name)
     if (tagged.uuid, tagged.delta_manifest_list) != (target.uuid, target.delta_manifest_list):
         delete_tag(store, name)
-        raise NotFoundError(f"Rollback snapshot '{target.id}' doesn't exist.", table=store.paths.root)
+        raise _gone(store, target.id)
 
 
 def _restore(store: Store, target: Snapshot) -> None:

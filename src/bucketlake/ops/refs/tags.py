@@ -24,6 +24,7 @@ from bucketlake.format.metadata.snapshot import Snapshot, encode_snapshot
 from bucketlake.ops.clean.removal import Removal, remove, tag_removal
 from bucketlake.ops.commit.strays import unsettled
 from bucketlake.ops.refs.success import mark_tag, unmark_tag
+from bucketlake.ops.table.remedies import snapshot_remedy, tag_remedy
 from bucketlake.ops.table.store import Store
 
 __all__ = [
@@ -115,7 +116,8 @@ def create_tag(
         if store.env.storage.info(path) is not None:
             if if_absent:
                 return False
-            raise AlreadyExistsError(f"Tag '{name}' already exists.", table=store.paths.root)
+            remedy = "give it another name, or replace the tag"
+            raise AlreadyExistsError(f"Tag '{name}' already exists.", table=store.paths.root, remedy=remedy)
         source = find_source(store, snapshot_id)
         if not put_new(store.env.storage, path, _tagged(store, source, lifetime)):
             continue
@@ -142,7 +144,9 @@ def replace_tag(store: Store, name: str, snapshot_id: int | None = None, lifetim
     path = _checked_path(store, name)
     before = store.find_tag(name)
     if before is None:
-        raise NotFoundError(f"Tag '{name}' doesn't exist.", table=store.paths.root)
+        raise NotFoundError(
+            f"Tag '{name}' doesn't exist.", table=store.paths.root, remedy=tag_remedy(name, store.tag_names())
+        )
     for _ in range(ATTEMPTS):
         source = find_source(store, snapshot_id)
         store.env.storage.write(path, _tagged(store, source, lifetime))
@@ -163,7 +167,9 @@ def rename_tag(store: Store, name: str, target: str) -> None:
     source, path = _checked_path(store, name), _checked_path(store, target)
     tag = store.find_tag(name)
     if tag is None:
-        raise NotFoundError(f"Tag '{name}' doesn't exist.", table=store.paths.root)
+        raise NotFoundError(
+            f"Tag '{name}' doesn't exist.", table=store.paths.root, remedy=tag_remedy(name, store.tag_names())
+        )
     if not put_new(store.env.storage, path, encode_snapshot(tag)):
         raise AlreadyExistsError(f"Tag '{target}' already exists.", table=store.paths.root)
     both = f"Tag '{target}' is made, and '{name}' may be there still."
@@ -172,6 +178,11 @@ def rename_tag(store: Store, name: str, target: str) -> None:
             store.env.storage.delete(path)  # somebody deleted it meanwhile, with its files
             raise NotFoundError(f"Tag '{name}' doesn't exist.", table=store.paths.root)
         store.env.storage.delete(source)
+
+
+def _no_tag(store: Store, name: str) -> NotFoundError:
+    remedy = tag_remedy(name, store.tag_names())
+    return NotFoundError(f"Tag '{name}' doesn't exist.", table=store.paths.root, remedy=remedy)
 
 
 def find_source(store: Store, snapshot_id: int | None) -> Snapshot:
@@ -188,7 +199,9 @@ def find_source(store: Store, snapshot_id: int | None) -> Snapshot:
     found = next((tag for tag in store.tags().values() if tag.id == snapshot_id), None)
     if found is None:
         raise NotFoundError(
-            f"Cannot create tag because given snapshot #{snapshot_id} doesn't exist.", table=store.paths.root
+            f"Cannot create tag because given snapshot #{snapshot_id} doesn't exist.",
+            table=store.paths.root,
+            remedy=snapshot_remedy(store.snapshot_ids()),
         )
     return plain_snapshot(found)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import log2
 
+from bucketlake.amounts import size_text
 from bucketlake.format.metadata.manifest import ManifestEntry
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
 from bucketlake.ops.table.store import Store
@@ -23,7 +24,6 @@ FULL = 2.0  # times the target: from here on a bucket is too large
 EMPTY = 0.4  # of the target: up to here it is too small
 SKEWED = 2.0
 MOST_BUCKETS = 32_767
-_MB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def recommended(buckets: int, size: int, rows: int) -> tuple[int, str]:
 
 
 def _held(size: int, rows: int, buckets: int) -> str:
-    return f"{size / buckets / _MB:,.1f} MB and {rows / buckets:,.0f} rows"
+    return f"{size_text(size / buckets)} and {rows / buckets:,.0f} rows"
 
 
 def _finer(buckets: int) -> Iterable[int]:

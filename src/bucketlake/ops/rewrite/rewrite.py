@@ -110,7 +110,7 @@ class Rewrite:
         """The rows of the whole bucket by key, as a full compaction would write them; nothing is written or told."""
         files = self._bucket.levels.files()
         for section in sections(files, self._bucket.levels.key_range):
-            yield from self._plain(tuple(section), drop_deletes=True)
+            yield from self._plain(tuple(section), drop_deletes=not self._rule.keeps_deletes)
 
     def abort(self) -> None:
         """Remove what was written."""
@@ -124,7 +124,8 @@ class Rewrite:
         way = upgrade_of(file, level, self._top, self._rule)
         section: Section = (SortedRun((file,)),)
         if way is Upgrade.REWRITE_WITH_CHANGELOG:
-            self._rewrite((section,), level, self._rule.deletion_vectors, True)
+            drops = self._rule.deletion_vectors and not self._rule.keeps_deletes
+            self._rewrite((section,), level, drops, True)
             return
         if way is Upgrade.MOVE_WITH_CHANGELOG and (self._tells or self._previous is not None):
             changes = self._roller(level, changelog=True) if self._tells else None

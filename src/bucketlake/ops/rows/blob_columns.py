@@ -185,14 +185,14 @@ class BlobColumn:
 
     def _described(self, path: str, offsets: Positions, lengths: Positions) -> pa.Array:
         if not self.nested:
-            return descriptor.describe(_uri(path), offsets + HEAD, lengths - EXTRA)
+            return descriptor.describe(uri_of(path), offsets + HEAD, lengths - EXTRA)
         found, keys = self._looked(path, offsets, lengths)
         held = found.lengths >= 0
         starts = np.repeat(offsets + HEAD, np.diff(found.bounds)) + found.starts
         if int(np.count_nonzero(held)) * _described_size(path) > _MOST:
             raise UnsupportedError("an array or map of more blobs than have descriptors in 2 GiB", path=path)
         with decoding(BROKEN, path):
-            known = descriptor.describe(_uri(path), starts[held], found.lengths[held])
+            known = descriptor.describe(uri_of(path), starts[held], found.lengths[held])
             values = known.take(pa.array(np.cumsum(held) - 1, mask=~held))
             return listed(self.item.type, found, values, keys)
 
@@ -245,12 +245,13 @@ class BlobColumn:
         return np.frombuffer(data, np.uint8)
 
 
-def _uri(path: str) -> str:
+def uri_of(path: str) -> str:
+    """A file as descriptors name it."""
     return f"file:{path}" if path.startswith("/") else path
 
 
 def _described_size(path: str) -> int:
-    return descriptor.size_of(_uri(path))
+    return descriptor.size_of(uri_of(path))
 
 
 def _newest_first(files: Sequence[DataFile]) -> list[int]:

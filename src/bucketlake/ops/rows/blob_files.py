@@ -1,6 +1,7 @@
 """Blob files of a table: the values of BLOB columns beside the rows that they are of, as they are written.
 
     BlobFiles(store, …)     the files of the rows that go into one file of the table's format
+    BlobWriter(store, …)    values, one after the other
 
 A blob file holds one column of rows that follow one another in their ids, within those of a file of the table's format.
 Where several hold a row's, the newest that has no placeholder counts.
@@ -42,19 +43,16 @@ class _OpenFile:
     lengths: list[Positions] = field(default_factory=list)
 
 
-class _Column:
+class BlobWriter:
     """Writes one column, file by file: each is closed behind the value with which it reaches the target size."""
 
-    def __init__(self, store: Store, item: DataField, places: Callable[[], Place], describe: Described) -> None:
+    def __init__(self, store: Store, item: DataField, places: Callable[[], Place]) -> None:
         options = store.options
-        refuse_keys(item.type)
-        self._env, self._places, self._describe = store.env, places, describe
-        self._store = store.with_schema(replace(store.schema, fields=(item,), partition_keys=()))
+        self._env, self._places = store.env, places
         self._name, self._type = item.name, item.type
         self._sources = Sources(store, item.name, (item.type.element or item.type).nullable)
         self._target = options.get("blob.target-file-size") or options.get("target-file-size") or 256 << 20
         self._open: _OpenFile | None = None
-        self.files: list[DataFile] = []
         self.made: list[str] = []
 
     def write(self, values: pa.Array, skipped: Positions | None = None) -> None:
@@ -123,8 +121,7 @@ class _Column:
             end = min(place + 1, len(lengths))
             stop = int(ends[end - 1])
             current.out.write(data[done:stop])
-            current.size += stop - done
-            current.lengths.append(lengths[start:end])
+            self._count(current, stop - done, lengths[start:end])
             start, done = end, stop
             if current.size >= self._target:
                 self.finish()
@@ -145,10 +142,14 @@ class _Column:
             for piece in pieces:
                 record.write(memoryview(piece))
             length = record.close()
-        current.size += max(length, 0)
-        current.lengths.append(np.array([length], np.int64))
+        self._count(current, max(length, 0), np.array([length], np.int64))
         if current.size >= self._target:
             self.finish()
+
+    def _count(self, current: _OpenFile, size: int, lengths: Positions) -> None:
+        """Records of so many bytes were written."""
+        current.size += size
+        current.lengths.append(lengths)
 
     def _current(self) -> _OpenFile:
         if self._open is None:
@@ -167,9 +168,10 @@ class _Column:
         current.out.close()
         self._open = None
         self.made.append(current.place.path)
-        name = current.place.path.rsplit("/", 1)[-1]
-        file = self._describe(self._store, name, current.size + len(end), len(lengths))
-        self.files.append(replace(file, write_cols=(self._name,), external_path=current.place.external))
+        self._closed(current.place, current.size + len(end), len(lengths))
+
+    def _closed(self, place: Place, size: int, rows: int) -> None:
+        """A file of so many bytes is done."""
 
     def abort(self) -> None:
         """Remove all files."""
@@ -180,6 +182,22 @@ class _Column:
             self.made.append(path)
         for path in self.made:
             self._env.storage.delete(path)
+
+
+class _Column(BlobWriter):
+    """A column's blob files, with what manifests say of them."""
+
+    def __init__(self, store: Store, item: DataField, places: Callable[[], Place], describe: Described) -> None:
+        refuse_keys(item.type)
+        super().__init__(store, item, places)
+        self._describe = describe
+        self._store = store.with_schema(replace(store.schema, fields=(item,), partition_keys=()))
+        self.files: list[DataFile] = []
+
+    def _closed(self, place: Place, size: int, rows: int) -> None:
+        name = place.path.rsplit("/", 1)[-1]
+        file = self._describe(self._store, name, size, rows)
+        self.files.append(replace(file, write_cols=(self._name,), external_path=place.external))
 
 
 def _runs(marks: descriptor.Mask) -> Iterator[tuple[int, int, bool]]:

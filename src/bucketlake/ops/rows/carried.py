@@ -8,7 +8,7 @@ Spec: docs/spec/datafile.md#encoded-columns
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import replace
 
 import pyarrow as pa
@@ -20,11 +20,14 @@ from bucketlake.ops.table.store import Store
 from bucketlake.schema.file_indexes import index_specs
 
 
-def carried(store: Store, split: Split, left_out: Mask | None = None) -> Iterator[pa.RecordBatch]:
+def carried(
+    store: Store, split: Split, left_out: Mask | None = None, columns: Set[str] | None = None
+) -> Iterator[pa.RecordBatch]:
     """The live rows of a raw split of an append table. `left_out`: instead of what deletion vectors name, rows of the
-    split's one file. Errors as `read_split`."""
+    split's one file; `columns`: fewer than `carried_columns`. Errors as `read_split`."""
     whole = split if left_out is None else replace(split, deletions={})
-    reader = SplitReader(store, whole, store.schema.fields, encoded=carried_columns(store))
+    encoded = carried_columns(store) if columns is None else frozenset(columns)
+    reader = SplitReader(store, whole, store.schema.fields, encoded=encoded)
     return reader.raw(None) if left_out is None else reader.rows_of(split.files[0], left_out)
 
 

@@ -23,7 +23,9 @@ from bucketlake.file_names import fault_of_path, lies_in_any, local_path
 from bucketlake.format.data import descriptor
 from bucketlake.lazy import np, npt, pa, pc
 from bucketlake.ops.table.store import Store, parallel
-from bucketlake.types.model import BYTES
+from bucketlake.schema.schema import TableSchema
+from bucketlake.types.arrow import list_offsets, pairs_of
+from bucketlake.types.model import BYTES, DataField, DataType
 
 AS_DESCRIPTOR = "blob-as-descriptor"
 Numbers = npt.NDArray["np.int64"]
@@ -167,6 +169,45 @@ class Named:
         return found
 
 
+class NamedElements:
+    """As `Named`, what the descriptors of an ARRAY or MAP column name."""
+
+    def __init__(self, sources: Sources, values: pa.Array) -> None:
+        entries = pairs_of(values) if pa.types.is_map(values.type) else values
+        self._rows, self._bounds = values, list_offsets(entries).to_numpy(zero_copy_only=False).astype(np.int64)
+        flat = entries.flatten()
+        self._keys = flat.field(0) if pa.types.is_map(values.type) else None
+        self._named = Named(sources, flat if self._keys is None else flat.field(1))
+        ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(self._named.sizes)])
+        self.sizes: Numbers = np.diff(ends[self._bounds])
+
+    def take(self, start: int, end: int) -> pa.Array:
+        """The values from `start` to `end`."""
+        bounds = self._bounds[start : end + 1]
+        found = self._named.take(int(bounds[0]), int(bounds[-1]))
+        keys = None if self._keys is None else self._keys.slice(bounds[0], bounds[-1] - bounds[0])
+        return with_elements(self._rows.slice(start, end - start), bounds - bounds[0], keys, found)
+
+
+def with_elements(rows: pa.Array, bounds: Numbers, keys: pa.Array | None, values: pa.Array) -> pa.Array:
+    """Rows of an ARRAY or MAP with other values, of the same type; `bounds`: where each row's begin, from 0 on."""
+    kind = rows.type
+    if keys is None:
+        child = values
+    else:
+        child = pa.StructArray.from_arrays([keys, values], fields=[kind.key_field, kind.item_field])
+    valid = None
+    if rows.null_count:
+        valid = pa.py_buffer(np.packbits(rows.is_valid().to_numpy(zero_copy_only=False), bitorder="little").tobytes())
+    offsets = pa.py_buffer(bounds.astype(np.int32))
+    return pa.Array.from_buffers(kind, len(rows), [valid, offsets], children=[child])
+
+
+def named(sources: Sources, values: pa.Array) -> Named | NamedElements:
+    """What the descriptors of a column name. Errors: as `Named`."""
+    return (NamedElements if pa.types.is_nested(values.type) else Named)(sources, values)
+
+
 def _read(sources: Sources, given: pa.Array) -> tuple[pa.Array, Numbers, Numbers]:
     if not descriptor.holds(given).all():
         raise InvalidError(
@@ -215,19 +256,29 @@ def _kept(sources: Sources, values: pa.Array) -> pa.Array:
 
 def followed(store: Store, names: Collection[str]) -> list[str]:
     """The columns of descriptors among some that a read gives the values of: of unknown size, and not in the table's
-    files."""
+    files of rows."""
     if store.options.get(AS_DESCRIPTOR):
         return []
-    return [item.name for item in store.schema.described_fields if item.name in names]
+    return [item.name for item in _pointing(store.schema) if item.name in names]
+
+
+def _pointing(schema: TableSchema) -> tuple[DataField, ...]:
+    return (*schema.described_fields, *schema.managed_fields)
+
+
+def plain_bytes(kind: DataType) -> DataType:
+    """BLOB, ARRAY<BLOB> or MAP<K, BLOB> with BYTES in the place of BLOB."""
+    if kind.element is not None:
+        return replace(kind, element=plain_bytes(kind.element))
+    return BYTES.with_nullable(kind.nullable)
 
 
 def as_stored(store: Store) -> Store:
     """The table with the columns of descriptors as BYTES, for whoever writes rows again that he read."""
-    described = store.schema.described_fields
+    described = _pointing(store.schema)
     if not described:
         return store
     fields = tuple(
-        replace(item, type=BYTES.with_nullable(item.type.nullable)) if item in described else item
-        for item in store.schema.fields
+        replace(item, type=plain_bytes(item.type)) if item in described else item for item in store.schema.fields
     )
     return store.with_schema(replace(store.schema, fields=fields))

@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.ops.table.partitions import require_partition_columns
+from bucketlake.ops.table.partitions import partition_scalar, require_partition_columns
 from bucketlake.schema.schema import TableSchema
 from bucketlake.types.model import DataField, arrow_schema, from_arrow_type
 
@@ -126,8 +126,9 @@ def record_batches(data: Given, partition: Mapping[str, Any], schema: TableSchem
     column.
     """
     require_partition_columns(partition, schema.partition_keys)
-    fields = {item.name: item for item in arrow_schema(schema.select(list(partition)))}
-    constants = {name: _typed(value, fields[name]) for name, value in partition.items()}
+    named = schema.select(list(partition))
+    fields = {item.name: item for item in arrow_schema(named)}
+    constants = {item.name: partition_scalar(partition[item.name], item) for item in named}
     return _batches(data, fields, constants)
 
 
@@ -177,16 +178,6 @@ def _check(batch: pa.RecordBatch) -> None:
             column.validate(full=True)
         except pa.ArrowException as error:
             raise InvalidError("not valid values of their type", column=name, reason=str(error)) from error
-
-
-def _typed(value: Any, field: pa.Field) -> pa.Scalar:
-    """A partition value, or its text, as a scalar of the column's type."""
-    try:
-        return pa.scalar(value).cast(field.type) if isinstance(value, str) else pa.scalar(value, field.type)
-    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-        raise InvalidError(
-            "not a value of its partition column", column=field.name, value=value, type=str(field.type)
-        ) from error
 
 
 def _kind(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Global indexes: which rows, by their ids, have one of a few values, so that a plan leaves out the files of others.
+"""Global indexes: which rows, by their ids, have values in question, so that a plan leaves out the files of others.
 
 An index covers ranges of ids. Rows that none covers are always read, and all rows that are read are compared again, so
 an index decides how much is read and never what is found. It must not be out of date, though: of rows whose column was
@@ -10,29 +10,34 @@ Spec: docs/spec/global_index.md#reading
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 from bucketlake.errors import UnsupportedError
 from bucketlake.format.data.blob import is_blob
-from bucketlake.format.file_index.keys import FLOATS, literal_array
 from bucketlake.format.guard import decoding
-from bucketlake.format.index.btree import BTREE, BTreeFile, Recorded, check_indexed, encoded_keys, place_of
+from bucketlake.format.index.bitmap_index import BITMAP, BitmapFile
+from bucketlake.format.index.blocks import Parts, Unselective
+from bucketlake.format.index.btree import BTREE, BTreeFile
 from bucketlake.format.index.index_manifest import IndexEntry, IndexFile
+from bucketlake.format.index.sorted_keys import Recorded
 from bucketlake.format.metadata.manifest import DataFile, ManifestEntry
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lazy import np, npt
 from bucketlake.ops.rows.column_files import held
+from bucketlake.ops.rows.index_conditions import Asked, asked_of, by_column
 from bucketlake.ops.table.store import Store, parallel
-from bucketlake.predicate.tree import And, Compare, In, IsNull, Predicate
+from bucketlake.predicate.tree import And, Or, Predicate
 from bucketlake.schema.schema import TableSchema
-from bucketlake.types.model import DataField, Root
+from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
 Ints = npt.NDArray["np.int64"]
 Mask = npt.NDArray["np.bool_"]
-MOST_VALUES = 1000  # that one condition may compare a column with
+KINDS = (BTREE, BITMAP)
 MOST_FILES = 1000  # index files that one condition asks
+ONE_BLOCK = 64 << 10  # bytes of an index file, which are read whatever they save
+FEW_BYTES = 1 << 20  # that are read where the data files are as large
+SHARE = 8  # of so many bytes of data files, one of an index file is read
 
 
 def indexed_ids(entry: IndexEntry) -> tuple[int, ...]:
@@ -67,26 +72,135 @@ def groups_by_index(
 
     Raises: CorruptError naming the index.
     """
-    result = np.ones(len(groups), np.bool_)
+    every = np.ones(len(groups), np.bool_)
     if where is None or not groups or not store.options.get("global-index.enabled"):
+        return every
+    entries = [entry for entry in store.index_manifest(snapshot) if entry.file.index_type in KINDS]
+    if not entries:
+        return every
+    fields = {item.name: item for item in store.schema.fields}
+    return _Search(store, entries, _Spans.of(store, groups), fields).left(where, every)
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """Groups that are left by the indexes of a snapshot."""
+
+    store: Store
+    entries: Sequence[IndexEntry]
+    spans: _Spans
+    fields: dict[str, DataField]
+
+    def left(self, where: Predicate, wanted: Mask) -> Mask:
+        """Those of the groups wanted in which the predicate may be true for a row."""
+        if isinstance(where, Or):
+            return self._left_by_any(where, wanted)
+        found, others = by_column(where, self.fields)
+        for asked in found.values():
+            wanted = self._answered(asked, wanted)
+        for child in others:
+            if isinstance(child, Or):
+                wanted = self._left_by_any(child, wanted)
+        return wanted
+
+    def _left_by_any(self, where: Or, wanted: Mask) -> Mask:
+        """Columns are asked one after the other, each once, for what is not kept by those before."""
+        by_field: dict[int, list[Predicate]] = {}
+        kept = np.zeros(len(wanted), np.bool_)
+        for child in where.children:
+            asked = asked_of(child, self.fields)
+            if asked is not None:
+                by_field.setdefault(asked.field.id, []).append(child)
+            elif isinstance(child, (And, Or)):
+                kept |= self.left(child, wanted & ~kept)
+            else:
+                return wanted
+        for children in by_field.values():
+            asked = asked_of(Or(tuple(children)), self.fields)
+            kept |= wanted if asked is None else self._answered(asked, wanted & ~kept)
+        return kept
+
+    def _answered(self, asked: Asked, wanted: Mask) -> Mask:
+        """Those of the groups wanted that may have a row of what is asked for. A group is asked for once: by the first
+        kind of index that covers it."""
+        unasked = wanted
+        for kind in KINDS:
+            own = [e for e in self.entries if e.file.index_type == kind and indexed_ids(e) == (asked.field.id,)]
+            if not own or not unasked.any() or not _has_one_type(self.store, asked.field):
+                continue
+            covered = self.spans.covered(own, asked.field) & unasked
+            unasked = unasked & ~covered
+            wanted = wanted & (~covered | self._found(kind, own, asked, covered))
+        return wanted
+
+    def _found(self, kind: str, entries: Sequence[IndexEntry], asked: Asked, covered: Mask) -> Mask:
+        """The groups, of those that indexes cover, of which these name a row."""
+        places = np.flatnonzero(covered)
+        places = places[np.argsort(self.spans.starts[places])]
+        rows = _Rows(self.spans.starts[places], self.spans.ends[places], self.spans.sizes[places])
+        parts = [(entry, rows.within(*range_of(entry.file))) for entry in entries]
+        parts = [(entry, part) for entry, part in parts if part.start < part.stop]
+        limit = _most_scanned(self.store, kind) // max(1, len(parts))
+        result = np.zeros(len(covered), np.bool_)
+        if len(parts) > MOST_FILES or (asked.is_broad and not limit):
+            return covered
+
+        def ask(item: tuple[IndexEntry, slice]) -> Mask:
+            entry, part = item
+            own = rows.some(part)
+            most = own.most(entry.file.file_size)
+            return own.named(_ids(self.store, entry, asked, min(most, limit) if asked.is_broad else most))
+
+        for (_, part), found in zip(parts, parallel(ask, parts), strict=True):
+            result[places[part]] |= found
         return result
-    indexes = [entry for entry in store.index_manifest(snapshot) if entry.file.index_type == BTREE]
-    if not indexes:
-        return result
-    spans, fields = _Spans.of(store, groups), {item.name: item for item in store.schema.fields}
-    for leaf in where.children if isinstance(where, And) else (where,):
-        asked = _asked(leaf, fields)
-        own = [] if asked is None else [entry for entry in indexes if indexed_ids(entry) == (asked.field.id,)]
-        if asked is None or not own or len(own) > MOST_FILES or not _has_one_type(store, asked.field):
-            continue
+
+
+def _most_scanned(store: Store, kind: str) -> int:
+    """Bytes of the files of an index that a range may read."""
+    if kind == BTREE:
+        return int(store.options.get("btree-index.fallback-scan-max-size"))
+    return int(store.options.get("bitmap-index.fallback-scan-max-size"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Ids of groups in their order, from the first to behind the last, and their bytes."""
+
+    starts: Ints
+    ends: Ints
+    sizes: Ints
+
+    def within(self, first: int, end: int) -> slice:
+        """The groups that have ids from one to before another."""
+        return slice(
+            int(np.searchsorted(self.ends, first, side="right")), int(np.searchsorted(self.starts, end, side="left"))
+        )
+
+    def some(self, part: slice) -> _Rows:
+        """Groups that follow one another."""
+        return _Rows(self.starts[part], self.ends[part], self.sizes[part])
+
+    def most(self, size: int) -> int:
+        """Bytes of an index file of a size that may be read to leave some of the groups out: a small part of theirs,
+        and no more than what names half of the rows."""
+        own = int(self.sizes.sum())
+        most = max(ONE_BLOCK, min(FEW_BYTES, own), own // SHARE)
+        return most if most <= FEW_BYTES else max(FEW_BYTES, min(most, size // 2))
+
+    def named(self, ids: Iterator[Ints]) -> Mask:
+        """The groups that have one of these ids, which are looked at until all groups are named."""
+        found = np.zeros(len(self.starts), np.bool_)
         try:
-            found = parallel(lambda entry, asked=asked: _ids(store, entry, asked), own)  # type: ignore[misc]
-        except UnsupportedError:
-            continue  # blocks that only others can read
-        ids = np.unique(np.concatenate(found))
-        hit = np.searchsorted(ids, spans.starts) < np.searchsorted(ids, spans.ends)
-        result &= hit | ~spans.covered(own, asked.field)
-    return result
+            for some in ids:
+                place = np.searchsorted(self.starts, some, side="right") - 1
+                inside = (place >= 0) & (some < self.ends[np.maximum(place, 0)])
+                found[place[inside]] = True
+                if found.all():
+                    break
+        except (Unselective, UnsupportedError):  # so do blocks that only others can read
+            found[:] = True
+        return found
 
 
 def _has_one_type(store: Store, field: DataField) -> bool:
@@ -105,11 +219,13 @@ def _schemas(store: Store) -> list[TableSchema]:
 
 @dataclass(frozen=True, slots=True)
 class _Spans:
-    """Ids of groups of rows, from the first to behind the last. `files`: of each group, those that are no blobs."""
+    """Ids of groups of rows, from the first to behind the last. `files`: of each group, those that are no blobs;
+    `sizes`: bytes of these."""
 
     store: Store
     starts: Ints
     ends: Ints
+    sizes: Ints
     files: list[list[DataFile]]
 
     @classmethod
@@ -117,7 +233,9 @@ class _Spans:
         """Of groups whose first files hold all their rows."""
         files = [[entry.file for entry in group if not is_blob(entry.file.file_name)] for group in groups]
         starts = np.array([own[0].first_row_id for own in files], np.int64)
-        return cls(store, starts, starts + np.array([own[0].row_count for own in files], np.int64), files)
+        ends = starts + np.array([own[0].row_count for own in files], np.int64)
+        sizes = np.array([sum(file.file_size for file in own) for own in files], np.int64)
+        return cls(store, starts, ends, sizes, files)
 
     def covered(self, entries: Sequence[IndexEntry], field: DataField) -> Mask:
         """Whether indexes of a column cover all rows of a group, and speak of the values that it has now."""
@@ -163,7 +281,7 @@ class _Spans:
 def _snapshot(entry: IndexEntry) -> int | None:
     """The snapshot whose rows an index file names, if that is known."""
     known = entry.file.global_index or {}
-    with decoding("not what is recorded of a btree index", entry.file.file_name):
+    with decoding("not what is recorded of a sorted index", entry.file.file_name):
         return Recorded.of(known.get("_INDEX_META") or b"").snapshot
 
 
@@ -171,58 +289,25 @@ def _update_action(schema: TableSchema) -> str:
     return schema.options.get("global-index.column-update-action", "").upper()
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What a condition asks of a column: keys, by their places, ascending, or rows without one."""
-
-    field: DataField
-    places: tuple[Any, ...]
-    nulls: bool = False
-
-
-def _asked(leaf: Predicate, fields: dict[str, DataField]) -> _Asked | None:
-    """None for what is no comparison with few values that a column of its type can have."""
-    if isinstance(leaf, IsNull) and leaf.column in fields:
-        return _Asked(fields[leaf.column], (), True)
-    if isinstance(leaf, Compare) and leaf.op == "=":
-        values: tuple[Any, ...] = (leaf.literal,)
-    elif isinstance(leaf, In):
-        values = tuple(value for value in leaf.values if value is not None)
-    else:
-        return None
-    field = fields.get(leaf.column)
-    if field is None or field.type.root is Root.CHAR or len(values) > MOST_VALUES:
-        return None  # texts of other lengths may be equal as CHAR
-    try:
-        check_indexed(field.type)
-    except UnsupportedError:
-        return None
-    found: set[Any] = set()
-    for value in values:
-        array = literal_array(value, field.type)
-        if array is None:
-            return None
-        place = place_of(encoded_keys(array, field.type)[0].as_py(), field.type)
-        found |= {-1, 0} if field.type.root in FLOATS and place in (-1, 0) else {place}  # the zeros are equal
-    return _Asked(field, tuple(sorted(found)))
-
-
-def _ids(store: Store, entry: IndexEntry, asked: _Asked) -> Ints:
-    """The ids of the rows that an index file names."""
+def _ids(store: Store, entry: IndexEntry, asked: Asked, most: int) -> Iterator[Ints]:
+    """The ids of the rows that an index file names. Raises as the file's `find`."""
     path, known = store.paths.index_path(entry.partition, entry.bucket, entry.file), entry.file.global_index or {}
     first, end = range_of(entry.file)
     kind = asked.field.type
-    with decoding("not a btree index file", path, remedy="drop the index, or set 'global-index.enabled' = 'false'"):
+    what = f"not a {entry.file.index_type} index file"
+    with decoding(what, path, remedy="drop the index, or set 'global-index.enabled' = 'false'"):
         recorded = Recorded.of(known.get("_INDEX_META") or b"")
-        places = [place for place in asked.places if recorded.may_hold(place, kind)]
-        nulls = asked.nulls and recorded.has_nulls
-        if not places and not nulls:
-            return np.zeros(0, np.int64)
-
-        def read(offset: int, length: int) -> bytes:
-            return store.env.storage.read(path, offset, length)
-
-        return BTreeFile(read, entry.file.file_size, end - first, kind).find(places, nulls) + first
+        spans, nulls = recorded.met(asked.spans, kind), asked.nulls and recorded.has_nulls
+        if not spans and not nulls:
+            return
+        parts = Parts(lambda offset, length: store.env.storage.read(path, offset, length), entry.file.file_size)
+        file: BTreeFile | BitmapFile
+        if entry.file.index_type == BTREE:
+            file = BTreeFile(parts, end - first, kind)
+        else:
+            file = BitmapFile(parts, end - first, kind, recorded.snapshot is not None)
+        for ids in file.find(spans, nulls, most):
+            yield ids + first
 
 
 def merged_ranges(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

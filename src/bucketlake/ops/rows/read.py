@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cache, partial
+from itertools import chain
 from typing import Protocol
 
 import numpy as np
@@ -29,7 +30,7 @@ from bucketlake.lsm.merge import merge_runs
 from bucketlake.ops.rows.blob_columns import BlobColumn, filled, in_parts
 from bucketlake.ops.rows.column_files import aligned, anchor_of, blob_columns, columns_of_files, row_groups
 from bucketlake.ops.rows.deletions import Mask, deleted_mask, load_deletions, without_deleted
-from bucketlake.ops.rows.described import AS_DESCRIPTOR, Named, Sources, followed
+from bucketlake.ops.rows.described import AS_DESCRIPTOR, Sources, followed, named
 from bucketlake.ops.rows.one_file import FileLayout, file_layout, read_file, read_numbered_file
 from bucketlake.ops.rows.pending import PendingRuns
 from bucketlake.ops.rows.row_ids import tracked
@@ -93,6 +94,8 @@ def _matching(
         batches = reader.differing(split.before, predicate, deletes)
     elif split.bucket == POSTPONE_BUCKET and not split.changes:
         batches = reader.with_pending(predicate, deletes)
+    elif split.chained:
+        batches = reader.chained(predicate, deletes)
     else:
         joins = not split.raw and not store.schema.primary_keys
         merged = partial(reader.joined, predicate) if joins else partial(reader.merged, predicate, deletes)
@@ -227,12 +230,12 @@ class SplitReader:
         if below is not None:
             rows = rows.filter(mask(below, rows))
         places = {name: rows.schema.get_field_index(name) for name in self._described}
-        named = {p: Named(Sources(self._store, name, True), rows.column(p)) for name, p in places.items()}
-        sizes = sum((one.sizes for one in named.values()), np.zeros(rows.num_rows, np.int64))
+        found = {p: named(Sources(self._store, name, True), rows.column(p)) for name, p in places.items()}
+        sizes = sum((one.sizes for one in found.values()), np.zeros(rows.num_rows, np.int64))
         start = 0
         for part in filled(np.arange(rows.num_rows), sizes):
             piece = rows.slice(start, len(part))
-            for place, one in named.items():
+            for place, one in found.items():
                 piece = piece.set_column(place, rows.schema.field(place), one.take(start, start + len(part)))
             start += len(part)
             yield piece
@@ -266,7 +269,34 @@ class SplitReader:
         """Sorted runs merged by key, section by section; only conditions on the key go below the merge. `deletes`:
         results of kind -U and -D too."""
         for batch in self._sorted(predicate, [item.name for item in self._fields], deletes, ordered=deletes):
-            yield self._rows(batch)
+            yield from self._followed(self._rows(batch), predicate)
+
+    def chained(self, predicate: Predicate | None, deletes: bool = False) -> Iterator[pa.RecordBatch]:
+        """The files of the split's parts merged by key, each read by the store of its branch. `deletes`: as `merged`.
+
+        Spec: docs/spec/chain_table.md#reading
+        """
+        engine, order = engine_of(self._schema, self._store.options), order_of(self._schema, self._store.options)
+        names, below = [item.name for item in self._fields], self._key_part(predicate)
+        readers = [self._of_part(part) for part in self._split.parts]
+        layouts = [reader._merge_layout(engine, order, names) for reader in readers]
+        owner = {id(file): at for at, part in enumerate(self._split.parts) for file in part.files}
+        files = [file for part in self._split.parts for file in part.files]
+        for section in sections(files, key_range_of(order.fields)):
+            runs = [
+                chain.from_iterable(
+                    readers[owner[id(file)]]._run([file], layouts[owner[id(file)]], below) for file in run.files
+                )
+                for run in section
+            ]
+            for batch in merge_runs(runs, order, engine, drop_deletes=not deletes, ordered=deletes):
+                yield self._rows(batch)
+
+    def _of_part(self, part: Split) -> SplitReader:
+        store = part.store or self._store
+        known = {item.name: item for item in (KIND_FIELD, SEQUENCE_FIELD)}
+        fields = [known.get(item.name) or store.schema.field(item.name) for item in self._fields]
+        return SplitReader(store, part, fields, self._only)
 
     def differing(self, before: Split, predicate: Predicate | None, deletes: bool) -> Iterator[pa.RecordBatch]:
         """The rows that this split has and `before` has not, in key order; with `deletes` also those that only `before`
@@ -279,7 +309,7 @@ class SplitReader:
         order = order_of(self._schema, self._store.options)
         left, right = (side._sorted(predicate, names, deletes, ordered=True) for side in (older, self))
         for batch in difference(left, right, order, keep_deletes=deletes):
-            yield self._rows(batch)
+            yield from self._followed(self._rows(batch), predicate)
 
     def _sorted(
         self, predicate: Predicate | None, wanted: Sequence[str], deletes: bool, ordered: bool

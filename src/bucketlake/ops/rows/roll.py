@@ -25,6 +25,7 @@ from bucketlake.format.row.binary_row import EMPTY_ROW, encode_rows, with_arity_
 from bucketlake.lazy import pc
 from bucketlake.ops.progress import refuse_stopped
 from bucketlake.ops.rows.blob_files import BlobFiles
+from bucketlake.ops.rows.managed_blobs import PackReferences
 from bucketlake.ops.rows.places import Place, Places
 from bucketlake.ops.rows.row_ids import is_tracked, of_tracked
 from bucketlake.ops.table.store import Store
@@ -67,6 +68,7 @@ class _Open:
 
     writer: DataFileWriter
     index: FileIndexBuilder | None = None
+    packs: PackReferences | None = None
     external: str | None = None
     min_key: bytes = EMPTY_ROW
     last: pa.RecordBatch | None = None
@@ -108,6 +110,7 @@ class Roller:
             self._form = replace(self._form, group_bytes=max(1, min(self._form.group_bytes, self._target // 16)))
         limited = rolling.source is FileSource.APPEND and not rolling.changelog
         self._row_limit = options.get("target-file-row-num") if limited else NO_LIMIT
+        self._points = bool(schema.managed_fields)
         self._specs = () if rolling.changelog or rolling.pending else index_specs(options.raw)
         self._unique = own_uuid(store.env.clock.new_uuid())
         self._count = 0
@@ -172,7 +175,7 @@ class Roller:
             form = replace(self._form, maps=self._widths.layouts()) if self._form.maps else self._form
             writer = DataFileWriter(self._store.env.storage, place.path, self._fields, form, self._modes, self._ratio)
             index = FileIndexBuilder(self._specs, self._schema.fields) if self._specs else None
-            self._open = _Open(writer, index, place.external)
+            self._open = _Open(writer, index, PackReferences(self._store) if self._points else None, place.external)
         return self._open
 
     def _place(self, form: str, compression: str = "none") -> Place:
@@ -201,6 +204,8 @@ class Roller:
                 bounds = pc.min_max(numbers)
                 current.min_sequence = min(current.min_sequence, bounds["min"].as_py())
                 current.max_sequence = max(current.max_sequence, bounds["max"].as_py())
+        if current.packs is not None:
+            current.packs.add(rows)
         if current.index is not None:
             current.index.update(rows)
         if self._keyed and self._schema.thin_mode:
@@ -219,7 +224,12 @@ class Roller:
         file = replace(self._described(current, written), external_path=current.external)
         if self._blobs is not None:
             file = replace(file, write_cols=self._schema.field_names)
-        self._files.append(file if current.index is None else self._with_index(file, written.path, current.index))
+        if current.index is not None:
+            file = self._with_index(file, written.path, current.index)
+        if current.packs is not None:
+            data = current.packs.encoded()
+            file = self._with_extra(file, self._store.paths.blob_references(written.path), data)
+        self._files.append(file)
         if self._blobs is not None:
             self._files += self._blobs.taken()
 
@@ -228,10 +238,12 @@ class Roller:
         data = index.finish()
         if len(data) <= self._store.options.get("file-index.in-manifest-threshold"):
             return replace(file, embedded_index=data)
-        place = self._store.paths.file_index(path)
+        return self._with_extra(file, self._store.paths.file_index(path), data)
+
+    def _with_extra(self, file: DataFile, place: str, data: bytes) -> DataFile:
         self._paths.append(place)
         self._store.env.storage.write(place, data)
-        return replace(file, extra_files=(place.rsplit("/", 1)[-1],))
+        return replace(file, extra_files=(*file.extra_files, place.rsplit("/", 1)[-1]))
 
     def _key(self, row: pa.RecordBatch) -> bytes:
         fields = self._schema.key_fields

@@ -2,6 +2,7 @@
 
     scan.fallback-branch = b      what this branch lacks comes from b
     scan.primary-branch = b       what b lacks comes from this branch
+    chain-table.enabled           what this branch lacks comes from a chain: `ops/scan/chain.py`
 
 A partition belongs to one branch as a whole, whatever condition is on its rows. Writes, deletes and updates concern the
 branch of the handle alone.
@@ -15,8 +16,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.scan.chain import CHAIN_KEYS, Chain, chain_of, links, plan_chain
 from bucketlake.ops.scan.incremental import plan_read
 from bucketlake.ops.scan.scan import EntryFilter, Plan, Scan, live_entries
 from bucketlake.ops.scan.select import TRAVEL_KEYS, Selection, select_snapshot, time_of
@@ -29,15 +31,23 @@ from bucketlake.schema.schema import TableSchema
 from bucketlake.schema.validation import refuse_undelivered
 from bucketlake.types.model import DataType
 
-FALLBACK, PRIMARY = "scan.fallback-branch", "scan.primary-branch"
-BRANCH_KEYS = (FALLBACK, PRIMARY)
-ALONE: Mapping[str, Any] = {FALLBACK: "", PRIMARY: ""}  # dynamic options that read one branch
+FALLBACK = "scan.fallback-branch"
+PRIMARY = "scan.primary-branch"
+BRANCH_KEYS = (FALLBACK, PRIMARY, *CHAIN_KEYS)
+ALONE: Mapping[str, Any] = dict.fromkeys(BRANCH_KEYS, "")  # dynamic options that read one branch
 _OF_ONE = frozenset([*TRAVEL_KEYS, *BRANCH_KEYS, "scan.version", "branch", "bucket"])
 
 
+def is_alone(store: Store) -> bool:
+    """Whether a read of this handle is of its own branch alone."""
+    return other_branch(store) is None and chain_of(store) is None
+
+
 def other_branch(store: Store) -> str | None:
-    """The branch that is read beside this one, None: none."""
-    names = [(store.options.text(key) or "").strip() for key in BRANCH_KEYS]
+    """The branch that is read beside this one, None: none, or those of a chain."""
+    if store.options.get("chain-table.enabled"):
+        return None
+    names = [(store.options.text(key) or "").strip() for key in (FALLBACK, PRIMARY)]
     return names[0] or names[1] or None
 
 
@@ -53,6 +63,13 @@ def check_branches(store: Store, before: Mapping[str, str], after: Mapping[str, 
             )
 
 
+def selected(store: Store) -> Selection:
+    """As `select_snapshot`; of a chain table whose main branch has no snapshot yet, time travel is that of the branches
+    that it chains."""
+    anew = chain_of(store) is not None and _travels(store) and not store.options.is_set("scan.snapshot-id")
+    return Selection(None) if anew and store.latest_snapshot() is None else select_snapshot(store)
+
+
 def plan_branches(store: Store, scan: Scan, view: RowView | None = None) -> Plan:
     """The plan of a batch read of a table or of a view of its rows: of this branch, and of the other where options name
     one.
@@ -61,9 +78,12 @@ def plan_branches(store: Store, scan: Scan, view: RowView | None = None) -> Plan
     """
     selection = scan.selection or select_snapshot(store)
     own = replace(scan, selection=selection)
-    name = other_branch(store)
-    if name is None or selection.span is not None:
+    name, chain = other_branch(store), chain_of(store)
+    if selection.span is not None or (name is None and chain is None):
         return plan_read(store, _narrowed(store, own, view))
+    if chain is not None:
+        return _plan_chained(store, own, chain, view)
+    assert name is not None
     other, chosen = beside(store, selection, name)
     theirs = _narrowed(other, replace(scan, selection=chosen), view)
     own = _narrowed(store, own, view)
@@ -72,6 +92,35 @@ def plan_branches(store: Store, scan: Scan, view: RowView | None = None) -> Plan
     else:
         own = _less(store, own, partitions_of(other, theirs))
     return replace(plan_read(store, own), beside=((other, plan_read(other, theirs)),))
+
+
+def _plan_chained(store: Store, own: Scan, chain: Chain, view: RowView | None) -> Plan:
+    """Partitions of this branch, then those of the snapshot branch, then what is chained."""
+    selection = own.selection
+    assert selection is not None
+    if selection.created_since is not None or (view is not None and not view.computes):
+        what = "a read by the age of files" if view is None or selection.created_since is not None else f"${view.name}"
+        raise UnsupportedError(
+            f"{what} of a chain table", table=store.paths.root, remedy="read one branch: t$branch_<name>"
+        )
+    (snapshots, theirs), (deltas, newest) = (beside(store, selection, name) for name in (chain.snapshot, chain.delta))
+    if selection.snapshot is theirs.snapshot is newest.snapshot is None and _travels(store):
+        select_snapshot(store)  # no branch was there then, which it says
+    whole = _narrowed(snapshots, replace(own, selection=theirs), view)
+    changes, own = _narrowed(deltas, replace(own, selection=newest), view), _narrowed(store, own, view)
+    known = partitions_of(store, own)
+    complete = partitions_of(snapshots, whole) - known
+    direct = plan_read(snapshots, replace(whole, partitions=complete)) if complete else Plan(theirs.snapshot, (), ())
+    wanted = partitions_of(deltas, changes) - known - complete
+    if not wanted:
+        return replace(plan_read(store, own), beside=((snapshots, direct),))
+    earlier, later = (
+        partitions_of(s, replace(scan, where=None)) for s, scan in ((snapshots, whole), (deltas, changes))
+    )
+    anchors, merged = plan_chain((snapshots, whole), (deltas, changes), links(deltas, wanted, earlier, later))
+    # Two plans of one branch: a scan gives no file's rows in two partitions at once.
+    parts = ((snapshots, direct), (snapshots, anchors), (deltas, merged))
+    return replace(plan_read(store, own), beside=parts)
 
 
 def _narrowed(store: Store, scan: Scan, view: RowView | None) -> Scan:
@@ -106,8 +155,13 @@ def forbid_full_scan(store: Store, found: Plan) -> None:
     if store.options.get("read.allow.fullScan") or not store.schema.partition_keys:
         return
     parts = [(place, part) for place, part in found.parts(store) if part.snapshot is not None]
-    every = sum(len(live_entries(place, part.snapshot)) for place, part in parts if part.snapshot is not None)
-    if sum(len(part.entries) for _, part in parts) >= every:
+    live = [live_entries(place, part.snapshot) for place, part in parts if part.snapshot is not None]
+    if chain_of(store) is None:
+        whole = sum(len(part.entries) for _, part in parts) >= sum(map(len, live))
+    else:  # files that no partition is read from are part of no read
+        shown = {split.partition for _, part in parts for split in part.splits}
+        whole = shown >= {entry.partition for entries in live for entry in entries}
+    if whole:
         raise InvalidError(
             "Full scan is not supported.",
             table=store.paths.root,
@@ -121,21 +175,21 @@ Shown = tuple[Store, Snapshot, "frozenset[bytes] | None"]
 
 def shown_branches(store: Store, selection: Selection) -> list[Shown]:
     """What a read of the table takes from which branch; `selection`: of this one."""
-    name = other_branch(store)
-    if name is None:
+    name, chain = other_branch(store), chain_of(store)
+    names = [chain.snapshot, chain.delta] if chain is not None else [name] if name is not None else []
+    if not names:
         return [(store, selection.snapshot, None)] if selection.snapshot is not None else []
-    other, chosen = beside(store, selection, name)
-    first, second = (store, selection.snapshot), (other, chosen.snapshot)
-    if not _is_first(store):
-        first, second = second, first
+    others = [beside(store, selection, other) for other in names]
+    order = [(store, selection.snapshot), *((other, chosen.snapshot) for other, chosen in others)]
+    if name is not None and not _is_first(store):
+        order.reverse()
     found: list[Shown] = []
     known: frozenset[bytes] = frozenset()
-    if first[1] is not None:
-        found.append((first[0], first[1], None))
-        known = partitions_of(first[0], Scan(selection=Selection(first[1])))
-    if second[1] is not None:
-        theirs = partitions_of(second[0], Scan(selection=Selection(second[1])))
-        found.append((second[0], second[1], theirs - known))
+    for place, snapshot in order:
+        if snapshot is not None:
+            own = partitions_of(place, Scan(selection=Selection(snapshot)))
+            found.append((place, snapshot, own - known if found else None))
+            known |= own
     return found
 
 
@@ -190,11 +244,16 @@ def _check_columns(store: Store, other: Store, name: str) -> None:
     main = store.options.text("branch") or "main"
     raise InvalidError(
         f"Branch {main} and {name} does not have the same row type. This validation is triggered because "
-        f"'{FALLBACK if _is_first(store) else PRIMARY}' is configured to '{name}'. "
+        f"'{_key_of(store, name)}' is configured to '{name}'. "
         "The fallback branch must have the same schema as the main branch.",
         columns=[item.name for item in store.schema.fields],
         columns_beside=[item.name for item in other.schema.fields],
     )
+
+
+def _key_of(store: Store, name: str) -> str:
+    """The option that makes reads look into a branch."""
+    return next((key for key in BRANCH_KEYS if (store.options.text(key) or "").strip() == name), FALLBACK)
 
 
 def _columns(schema: TableSchema) -> list[tuple[str, DataType]]:

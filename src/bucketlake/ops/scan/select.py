@@ -11,6 +11,7 @@ from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
 from bucketlake.file_names import number_of
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.ops.table.auto_tags import earlier_tags, tag_time
+from bucketlake.ops.table.remedies import tag_remedy
 from bucketlake.ops.table.store import Store
 from bucketlake.options.options import TableOptions
 from bucketlake.types.wall_clock import epoch_of
@@ -59,12 +60,12 @@ def select_snapshot(store: Store, options: TableOptions | None = None) -> Select
     """The snapshot that `scan.mode` and the time travel options choose, or the span that `incremental-between`,
     `incremental-between-timestamp` or `incremental-to-auto-tag` does; without any, the newest snapshot.
 
-    Errors: NotFoundError for a snapshot, tag or table that is not there, InvalidError for options that contradict each
-    other or a time before the first snapshot, UnsupportedError for modes that need more than one snapshot.
+    Errors: NotFoundError for a snapshot, tag or table that is not there, ConflictError for a table that was made anew
+    since this handle was opened, InvalidError for options that contradict each other or a time before the first
+    snapshot, UnsupportedError for modes that need more than one snapshot.
     """
     found = _selected(store, store.options if options is None else options)
-    if found.snapshot is None and (store.env.keeper is None or not store.env.keeper.manages):
-        store.check_same()  # a table that was dropped is no empty one
+    store.check_holds(found.snapshot)
     return found
 
 
@@ -95,9 +96,7 @@ def _mode(options: TableOptions) -> str:
         return "latest-full"
     if mode != "default":
         return mode
-    given = [key for key in TRAVEL_KEYS if options.is_set(key)]
-    if len(given) > 1:
-        raise InvalidError(f"Only one of the following parameters may be set : [{', '.join(TRAVEL_KEYS)}]", given=given)
+    given = one_place(options)
     if options.is_set("scan.timestamp-millis") or options.is_set("scan.timestamp"):
         return "from-timestamp"
     if given or options.is_set("scan.version"):
@@ -109,6 +108,14 @@ def _mode(options: TableOptions) -> str:
     if any(options.is_set(key) for key in INCREMENTAL_KEYS):
         return "incremental"
     return "latest-full"
+
+
+def one_place(options: TableOptions) -> list[str]:
+    """The option that says which snapshot is meant, if one does. InvalidError for several without a `scan.mode`."""
+    given = [key for key in TRAVEL_KEYS if options.is_set(key)]
+    if len(given) > 1 and (options.get("scan.mode") or "default") == "default":
+        raise InvalidError(f"Only one of the following parameters may be set : [{', '.join(TRAVEL_KEYS)}]", given=given)
+    return given
 
 
 def _required(options: TableOptions, key: str, mode: str) -> int:
@@ -147,7 +154,7 @@ def _by_version(store: Store, version: str) -> Snapshot:
     raise NotFoundError(
         f"Cannot find a time travel version for {version}: Tag '{version}' doesn't exist",
         table=store.paths.root,
-        remedy=store.meant_tag(version),
+        remedy=tag_remedy(version, store.tag_names()),
     )
 
 

@@ -65,13 +65,13 @@ def _column_splits(
     kept: list[ManifestEntry] = []
     by_bucket = [grouped(found, lambda entry: entry.file) for found in buckets.values()]
     every = [group for groups in by_bucket for group in groups]
-    wanted = {id(group[0]) for group in pruner.by_global_index(snapshot, every)}
+    one_file = [group for group in every if len(rows_files(entry.file for entry in group)) == 1]
+    matching = {id(entry) for entry in pruner.by_value([group[0] for group in one_file])}
+    left_out = {id(group[0]) for group in one_file} - matching
+    left = [group for group in every if id(group[0]) not in left_out]
+    wanted = {id(group[0]) for group in pruner.by_global_index(snapshot, left)}
     for found in by_bucket:
         groups = [group for group in found if id(group[0]) in wanted]
-        one_file = [group for group in groups if len(rows_files(entry.file for entry in group)) == 1]
-        matching = {id(entry) for entry in pruner.by_value([group[0] for group in one_file])}
-        left_out = {id(group[0]) for group in one_file} - matching
-        groups = [group for group in groups if id(group[0]) not in left_out]
         alone = [group for group in groups if len(group) == 1]
         several = [group for group in groups if len(group) > 1]
         for packed, raw in ((pack(store, alone), True), (pack(store, several), False)):

@@ -77,7 +77,7 @@ class Source:
         if latest is None:
             return Position(1)
         if mode == "latest":
-            return self._at(latest.id + 1)
+            return self._at(latest.id)  # with what it changed, as in Apache Paimon on Spark; on Flink behind it
         if mode == "compacted-full":
             compacted = (s for s in self.store.snapshots(newest_first=True) if s.commit_kind is CommitKind.COMPACT)
             return self._all_of(next(compacted, latest))

@@ -17,7 +17,7 @@ from bucketlake.format.metadata.manifest import FileSource, ManifestEntry
 from bucketlake.format.row.binary_row import decode_columns
 from bucketlake.format.row.layout import ARITY_BYTES
 from bucketlake.lazy import pc
-from bucketlake.ops.scan.fallback import other_branch, shown_branches
+from bucketlake.ops.scan.fallback import is_alone, shown_branches
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
 from bucketlake.ops.system.model import (
     BATCH,
@@ -97,7 +97,7 @@ def entries_of(
     is a snapshot. `pending`: those too that wait in the postpone bucket; `beside`: of the partitions too that are read
     from another branch."""
     selection = shown_selection(store)
-    if beside and other_branch(store) is not None:
+    if beside and not is_alone(store):
         shown = shown_branches(store, selection)
         only = [(place, one, EntryFilter(partition=partition, partitions=some)) for place, one, some in shown]
         return [entry for place, one, wanted in only for entry in live_entries(place, one, wanted)], bool(shown)

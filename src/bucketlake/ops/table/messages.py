@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bucketlake.format.index.index_manifest import DeletionVectorRange, IndexFile
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.lsm.key_run import KeyIndex
+from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.values import dataclass
+
+if TYPE_CHECKING:
+    from bucketlake.ops.table.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,9 @@ class Split:
     `before`: the rows wanted are those that differ from this split's; files that both had are in neither.
     `replaced`: other files take their place, so none may be passed over, whatever the options say of reads.
     Bucket -2: `files` are pending rows of a postpone table in their order; they apply on top of `parts`, the real
-    buckets whose number modulo `share[1]` is `share[0]`, and rows of other buckets are left out."""
+    buckets whose number modulo `share[1]` is `share[0]`, and rows of other buckets are left out.
+    Other buckets with `parts`: the files of the parts are merged by key and shown as rows of `partition`, though they
+    lie in other partitions, and in other branches: each is read by its `store`, None: by the split's own."""
 
     snapshot_id: int
     partition: bytes
@@ -86,6 +92,7 @@ class Split:
     parts: tuple[Split, ...] = ()
     share: tuple[int, int] = (0, 1)
     replaced: bool = False
+    store: Store | None = None
 
     @property
     def row_count(self) -> int:
@@ -96,6 +103,11 @@ class Split:
     def size(self) -> int:
         """Bytes of the files."""
         return sum(file.file_size for file in self.files) + sum(part.size for part in self._others)
+
+    @property
+    def chained(self) -> bool:
+        """Whether its rows are merged from the files of its parts."""
+        return bool(self.parts) and self.bucket != POSTPONE_BUCKET
 
     @property
     def _others(self) -> tuple[Split, ...]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 
 from bucketlake.env.env import Env
-from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError, did_you_mean
+from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError
 from bucketlake.file_names import check_path_options, number_of
+from bucketlake.ops.table.remedies import branch_remedy
 from bucketlake.paths import TablePaths
 from bucketlake.schema.schema import TableSchema
 
@@ -25,8 +26,7 @@ def newest_schema(env: Env, paths: TablePaths) -> TableSchema:
             if branch in known:
                 remedy = "delete it once more, unless it is being made right now"
                 raise NotFoundError("the branch has no schema", path=paths.root, branch=branch, remedy=remedy)
-            remedy = did_you_mean(branch, known) or f"branches: {', '.join(known) or 'none'}"
-            raise NotFoundError("no such branch", path=paths.root, branch=branch, remedy=remedy)
+            raise NotFoundError("no such branch", path=paths.root, branch=branch, remedy=branch_remedy(branch, known))
         raise NotFoundError("no table in this folder", path=paths.root, remedy=_remedy(env, paths.root))
     newest = paths.schema(max(ids))
     schema = TableSchema.decode(env.storage.read(newest), newest, max(ids))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -13,7 +14,8 @@ from bucketlake.lazy import np, pa
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.evaluate import mask
 from bucketlake.predicate.tree import Predicate
-from bucketlake.types.model import DataField
+from bucketlake.types.model import DataField, Root, arrow_type, type_text
+from bucketlake.values import dataclass
 
 _MICROSECONDS = 6  # digits
 PartitionFilter = Callable[[bytes], bool]
@@ -71,12 +73,45 @@ def require_partition_columns(spec: Mapping[str, object], names: Sequence[str]) 
         raise InvalidError("not partition columns", columns=unknown, partition_keys=list(names), remedy=near)
 
 
+def partition_scalar(value: object, field: DataField) -> pa.Scalar:
+    """A partition column's value, or its text, as a scalar of the column's type.
+
+    Raises: InvalidError for what is no value of the column, or more than its type holds, and for a time with a zone
+    where the column has none, or without one where it needs one.
+    """
+    kind, zoned = arrow_type(field.type), field.type.root is Root.TIMESTAMP_LTZ
+    if isinstance(value, dt.datetime) and field.type.root in STAMPS and (value.tzinfo is not None) is not zoned:
+        remedy = "value.astimezone() takes it for this machine's time" if zoned else "give it without a time zone"
+        raise _no_value(value, field, remedy)
+    if _is_cut(value, kind):
+        raise _no_value(value, field)
+    try:
+        return pa.scalar(value).cast(kind) if isinstance(value, str) else pa.scalar(value, kind)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        raise _no_value(value, field, "with its offset: 2026-01-31 10:00:00Z" if zoned else None) from error
+
+
+def _is_cut(value: object, kind: pa.DataType) -> bool:
+    """Whether a value has more than the type holds, which Arrow would leave out."""
+    if isinstance(value, float) and pa.types.is_integer(kind):
+        return not value.is_integer()
+    return isinstance(value, dt.datetime) and pa.types.is_date(kind) and value.time() != dt.time()
+
+
+def _no_value(value: object, field: DataField, remedy: str | None = None) -> InvalidError:
+    what = "not a value of its partition column"
+    return InvalidError(what, column=field.name, value=value, type=type_text(field.type), remedy=remedy)
+
+
 def spec_filter(store: Store, specs: Sequence[Mapping[str, object]]) -> PartitionFilter:
     """Whether a partition matches any spec: column → value or its text, not necessarily all columns; None, and the
-    text `partition.default-name`, mean null. InvalidError names columns that do not partition the table."""
+    text `partition.default-name`, mean null. InvalidError names columns that do not partition the table, and values
+    that a column cannot have: such a spec would match nothing, and whatever it is for would quietly not be done."""
     names = store.schema.partition_keys
+    fields = {item.name: item for item in store.schema.partition_fields}
     for spec in specs:
         require_partition_columns(spec, names)
+    asked = [{name: _Asked.of(value, fields[name]) for name, value in spec.items()} for spec in specs]
     decided: dict[bytes, bool] = {}
 
     def matches(partition: bytes) -> bool:
@@ -84,18 +119,43 @@ def spec_filter(store: Store, specs: Sequence[Mapping[str, object]]) -> Partitio
             values = dict(zip(names, partition_values(store, partition), strict=True))
             texts = store.paths.partition_texts(partition)
             decided[partition] = any(
-                all(_same(spec[name], values[name], texts[name]) for name in spec) for spec in specs
+                all(wanted.is_met(values[name], texts[name]) for name, wanted in spec.items()) for spec in asked
             )
         return decided[partition]
 
     return matches
 
 
-def _same(wanted: object, value: object, text: str) -> bool:
-    if wanted is None:
-        return value is None
-    if isinstance(wanted, str) and not isinstance(value, str):
-        return wanted in (text, str(value))
-    if isinstance(wanted, float) and isinstance(value, float) and math.isnan(wanted):
-        return math.isnan(value)
-    return wanted in (value, text)
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a spec asks for. `text`: as it was written; `value`: of its column's type, as `decode_row` has it."""
+
+    value: object
+    text: str | None = None
+
+    @classmethod
+    def of(cls, given: object, field: DataField) -> _Asked:
+        if given is None:
+            return cls(None)
+        if not isinstance(given, str):
+            return cls(_stored(partition_scalar(given, field)))
+        try:
+            return cls(_stored(partition_scalar(given, field)), given)
+        except InvalidError:  # a folder's name, that of null, or as `str` writes the value
+            return cls(None, given)
+
+    def is_met(self, value: object, text: str) -> bool:
+        if value is None:
+            return self.value is None if self.text is None else self.text == text
+        if self.text is not None and self.text in (text, str(value)):
+            return True
+        if isinstance(self.value, float) and isinstance(value, float) and math.isnan(self.value):
+            return math.isnan(value)
+        return self.value == value
+
+
+def _stored(scalar: pa.Scalar) -> object:
+    """A scalar as `decode_row` has it: an integer where Python's moments are too coarse."""
+    coarse = pa.types.is_timestamp(scalar.type) and scalar.type.unit == "ns"
+    found: object = scalar.value if coarse else scalar.as_py()
+    return found

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 
 from bucketlake.env.env import Env
 from bucketlake.env.storage import FileInfo
-from bucketlake.errors import ConflictError, CorruptError, NotFoundError, StorageError, did_you_mean
+from bucketlake.errors import ConflictError, CorruptError, NotFoundError, StorageError
 from bucketlake.file_names import check_names, fault_of_path, number_of
 from bucketlake.format.guard import check_size, decoding, integer, json_object
 from bucketlake.format.index.index_manifest import IndexEntry, decode_index_manifest
@@ -33,6 +33,7 @@ from bucketlake.format.metadata.snapshot import Snapshot, decode_snapshot
 from bucketlake.format.row.binary_rows import check_rows
 from bucketlake.lazy import futures
 from bucketlake.ops.table.cache import Cache
+from bucketlake.ops.table.remedies import tag_remedy
 from bucketlake.options.options import TableOptions
 from bucketlake.paths import TablePaths
 from bucketlake.schema.schema import TableSchema
@@ -49,7 +50,6 @@ R = TypeVar("R")
 
 MANIFEST_ENTRIES = 400_000  # about 1 KB each
 MANIFEST_CALLS = 20_000  # five plans of a table with as many manifests as fit; about 100 small commits
-_SHOWN_TAGS = 10
 _CACHE = Cache(MANIFEST_ENTRIES, MANIFEST_CALLS)
 
 
@@ -81,6 +81,7 @@ class Store:
     schema: TableSchema
     options: TableOptions
     _schemas: dict[int, TableSchema] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _held: list[Snapshot] = field(default_factory=list, init=False, compare=False, repr=False)
 
     @classmethod
     def of(cls, env: Env, root: str, schema: TableSchema) -> Store:
@@ -143,14 +144,11 @@ class Store:
         if found is not None:
             return found
         ids = self.snapshot_ids()
-        raise NotFoundError(
-            f"The specified scan snapshotId {snapshot_id} is out of available snapshotId range [{ids[0]}, {ids[-1]}]"
-            if ids
-            else "There is currently no snapshot.",
-            table=self.paths.root,
-            snapshot=snapshot_id,
-            remedy="choose a snapshot that exists, or a tag",
-        )
+        what, remedy = "There is currently no snapshot.", None
+        if ids:
+            span, remedy = f"[{ids[0]}, {ids[-1]}]", "choose a snapshot that exists, or a tag"
+            what = f"The specified scan snapshotId {snapshot_id} is out of available snapshotId range {span}"
+        raise NotFoundError(what, table=self.paths.root, snapshot=snapshot_id, remedy=remedy)
 
     def has_snapshot(self, snapshot_id: int) -> bool:
         """Whether the snapshot's file exists."""
@@ -286,14 +284,9 @@ class Store:
         """The snapshot that a tag holds; its own fields are in `unknown`. NotFoundError if there is no such tag."""
         found = self.find_tag(name)
         if found is None:
-            raise NotFoundError(f"Tag '{name}' doesn't exist.", table=self.paths.root, remedy=self.meant_tag(name))
+            remedy = tag_remedy(name, self.tag_names())
+            raise NotFoundError(f"Tag '{name}' doesn't exist.", table=self.paths.root, remedy=remedy)
         return found
-
-    def meant_tag(self, name: str) -> str:
-        """The remedy of an error about a tag that there is not: the nearest one, or those that there are."""
-        known = self.tag_names()
-        shown = ", ".join(known[:_SHOWN_TAGS]) + (", …" if len(known) > _SHOWN_TAGS else "")
-        return did_you_mean(name, known) or (f"tags of the table: {shown}" if known else "the table has no tags")
 
     def find_tag(self, name: str) -> Snapshot | None:
         """The snapshot that a tag holds, or None."""
@@ -373,6 +366,14 @@ class Store:
         if made and self.schema.time_millis and made != self.schema.time_millis:  # 0: a catalog did not say
             remedy = "it was dropped and made anew, or became a branch: open it again, and write anew"
             raise ConflictError("another table lies here than was opened", table=self.paths.root, remedy=remedy)
+
+    def check_holds(self, snapshot: Snapshot | None) -> None:
+        """As `check_same`, of a table whose snapshot this is: one that was dropped is no empty one, and rows of one
+        that was made anew have other columns. What was seen to be this table's is not asked again, nor a catalog's."""
+        if (self.env.keeper is not None and self.env.keeper.manages) or snapshot in self._held:
+            return
+        self.check_same()
+        self._held[:] = [] if snapshot is None else [snapshot]
 
     # ---- manifests
 

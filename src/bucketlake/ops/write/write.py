@@ -28,6 +28,7 @@ from bucketlake.ops.buckets.postpone import pending_store
 from bucketlake.ops.rows.assign import Codes, slices
 from bucketlake.ops.rows.described import keeping
 from bucketlake.ops.rows.incoming import Incoming
+from bucketlake.ops.rows.managed_blobs import Packing
 from bucketlake.ops.rows.roll import NEW_FILES, PENDING, Roller, Rolling
 from bucketlake.ops.rows.row_ids import is_tracked
 from bucketlake.ops.rows.spill import Spill, pieces
@@ -95,7 +96,7 @@ class TaskWriter:
         self._spillable = options.get("write-buffer-spillable")
         self._max_spill = options.get("write-buffer-spill.max-disk-size")
         self._spill = Spill.of(options)
-        self._keeping = keeping(self._store)
+        self._keeping, self._packing = keeping(self._store), Packing(self._store)
         totals = {self._assigner.default_buckets, *task.total_buckets.values()}
         self._pends = self._keyed and totals == {POSTPONE_BUCKET}
         self._buffered = (self._keyed and not self._pends) or options.get("write-buffer-for-append")
@@ -121,6 +122,7 @@ class TaskWriter:
     def close(self) -> list[CommitMessage]:
         """Write what is left, merge the spills, close all files; one message per (partition, bucket) with rows."""
         self._take()
+        self._packing.finish()
         if self._spill.files and self._bytes > self._budget // 4:
             self._flush()  # so that merging has the buffer's memory
         self._emit(self._drain())
@@ -135,6 +137,7 @@ class TaskWriter:
     def abort(self) -> None:
         """Remove everything that was written."""
         self._spill.clear()
+        self._packing.abort()
         self._assigner.abort()
         for (partition, bucket), group in zip(self._assigner.groups, self._groups, strict=False):
             if group.roller is not None:
@@ -147,6 +150,7 @@ class TaskWriter:
         rows = joined(self._waiting)
         self._waiting_bytes = 0
         rows, codes = self._assigner.place(rows)
+        rows = self._packing.stored(rows, codes.astype(np.int32), self._assigner.groups)
         self._groups.extend(_Group() for _ in range(len(self._assigner.groups) - len(self._groups)))
         self._buffer.append((rows, codes.astype(np.int32)))
         self._bytes += rows.nbytes

@@ -1,5 +1,8 @@
 """MERGE into an append table: rows that go are marked or their files rewritten, rows that come are written beside.
 
+Where clauses only update rows that match, and these can stay where they are (`ops.change.new_values`), only the columns
+that they set are asked for and written.
+
 Spec: docs/spec/row_changes.md#merge
 """
 
@@ -7,14 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import field
+from functools import cached_property
+from typing import TYPE_CHECKING, cast
 
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from bucketlake.format.index.deletion_vector import Vector
 from bucketlake.format.metadata.snapshot import Snapshot
-from bucketlake.ops.change.append_rows import Means, Touched, change_rows, path_of
+from bucketlake.ops.change.append_rows import Means, change_rows
+from bucketlake.ops.change.new_values import in_place
 from bucketlake.ops.change.row_conflicts import MergeRead
+from bucketlake.ops.change.touched import Touched, path_of
 from bucketlake.ops.clean.expire import after_change
 from bucketlake.ops.commit.commit import Check
 from bucketlake.ops.rows.row_ids import is_tracked, tracked
@@ -26,7 +33,7 @@ from bucketlake.predicate.tree import Predicate
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.cluster import parallelism
 from bucketlake.spark.instants import refuse_skipped, tells_otherwise
-from bucketlake.spark.merge.clauses import DELETE, INSERT, UPDATE, Merge, Side
+from bucketlake.spark.merge.clauses import DELETE, INSERT, UPDATE, Merge, Side, assigned
 from bucketlake.spark.merge.held import Held, Target
 from bucketlake.spark.merge.keyed import TakeSource
 from bucketlake.spark.merge.outcome import Scope, is_final
@@ -48,8 +55,13 @@ from bucketlake.spark.read.row_places import (
 )
 from bucketlake.spark.types import quoted
 from bucketlake.spark.write.append_changes import rewriter, write_given, write_rows
+from bucketlake.spark.write.new_values import Found, replacer
 from bucketlake.table import Table
+from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 @dataclass
@@ -61,6 +73,7 @@ class AppendedMerge:
     merge: Merge
     rules: Rules
     _rows: Rows | None = field(default=None, init=False)
+    _numbers: dict[str, int] = field(default_factory=dict, init=False)  # of the files of `_rows`, by `path_of`
 
     def run(self, take: TakeSource, prune: Predicate | None) -> Snapshot | None:
         """At most one commit; planned and evaluated anew where others took its files away meanwhile. `prune`: what is
@@ -77,16 +90,36 @@ class AppendedMerge:
             return MergeRead(self.table.store, base).check
 
         inserting = bool(self.merge.of(Side.NOT_MATCHED))
+        replaced = self._replaced or ()
         means = Means(
             find,
             self._write,
-            rewriter(self.spark),
+            replacer(self.spark, replaced, self._new_values) if replaced else rewriter(self.spark),
             anew=True,
             width=parallelism(self.spark),
             check=check if inserting else None,
+            replaces=tuple(item.name for item in replaced),
         )
         store = self.table.store
         return after_change(store, change_rows(store, prune, means, "MERGE"))
+
+    @cached_property
+    def _replaced(self) -> tuple[DataField, ...] | None:
+        """The columns that get new values in rows that stay; None where changed rows are written whole."""
+        schema = self.table.schema
+        changes = [clause for clause in self.merge.clauses if clause.side is not Side.NOT_MATCHED]
+        names = assigned(changes)
+        if not names or any(one.kind != UPDATE or one.side is not Side.MATCHED for one in changes):
+            return None
+        return tuple(item for item in schema.fields if item.name in names) if in_place(schema, names) else None
+
+    def _new_values(self, store: Store, touched: Sequence[Touched]) -> Found:
+        rows, fields = self._rows, self._replaced
+        assert rows is not None
+        assert fields is not None
+        data = rows.data(UPDATE) if is_final(fields) and all(item.default is None for item in fields) else None
+        make = lambda: cast("DataFrame", rows.frame(UPDATE))  # noqa: E731
+        return Found(self._numbers, make, rows.few, data)
 
     def _find(self, store: Store, splits: Sequence[Split], source: Held) -> dict[str, Vector]:
         files = live(store, splits)
@@ -95,7 +128,9 @@ class AppendedMerge:
         target = self._target(store, files, source)
         scope = Scope(store.schema, self.rules, self.merge.target, deletes_rows=False, given=self.merge.given)
         identity = {name: (name, T.LongType()) for name in (FILE, ROW_INDEX)}
-        self._rows = rows = Stages(self.spark, self.merge, scope, identity).rows(target, source)
+        stages = Stages(self.spark, self.merge, scope, identity, asked=self._replaced)
+        self._rows = rows = stages.rows(target, source)
+        self._numbers = {path_of(store, one.split, one.file): number for number, one in enumerate(files)}
         if rows.pairs is not None and self.merge.counts_matches:
             pairs = _pairs(self.spark, rows.pairs)
             if any(count > len(named) for named, count in pairs.values()):
@@ -112,7 +147,8 @@ class AppendedMerge:
         known = None if apart else known_values(self.merge, store.schema, source)
         if known is None or not {item.name for item in known.fields}.difference(store.schema.partition_keys):
             return Target(lambda: rows_with_places(self.spark, store, files, extra), small)
-        columns = needed_columns(self.merge, store.schema, whole_deletes=False)
+        asked = None if self._replaced is None else {item.name for item in self._replaced}
+        columns = needed_columns(self.merge, store.schema, whole_deletes=False, asked=asked)
         fields = store.schema.fields if columns is None else store.schema.select(columns)
         rows = with_places(self.spark, store, files, known, fields)
         if rows is None:
@@ -122,13 +158,15 @@ class AppendedMerge:
     def _write(self, store: Store, snapshot: Snapshot | None, touched: Sequence[Touched]) -> Iterator[CommitMessage]:
         """New rows get ids by their commit, changed ones bring theirs: they do not share files."""
         kinds: list[tuple[Store, tuple[int, ...]]] = [(store, (INSERT, UPDATE))]
-        if store.schema.tracks_rows:
+        if self._replaced is not None:
+            kinds = [(store, (INSERT,))]
+        elif store.schema.tracks_rows:
             kinds = [(store, (INSERT,)), (tracked(store), (UPDATE,))]
         rows = self._rows
         for place, wanted in kinds:
             if rows is None or not any(clause.kind in wanted for clause in self.merge.clauses):
                 continue
-            data = rows.data(*wanted) if is_final(place.schema) else None
+            data = rows.data(*wanted) if is_final(place.schema.fields) else None
             if data is not None:
                 yield from write_given(self.spark, place, snapshot, data.select(place.schema.field_names))
             elif (frame := rows.frame(*wanted)) is not None:

@@ -61,7 +61,7 @@ class Joined:
         if target.data is None or source.data is None or not merge.only or merge.of(Side.NOT_MATCHED_BY_SOURCE):
             return None
         names = [name.lower() for name in source.schema.names]
-        if len(set(names)) < len(names) or not is_final(scope.schema):
+        if len(set(names)) < len(names) or not is_final(scope.schema.fields):
             return None
         kinds = {item.name: item.dataType for item in source.schema.fields}
         pairs = {item.column: item.source for item in merge.equalities if item.source is not None}
@@ -81,15 +81,15 @@ class Joined:
         clauses = self.merge.of(Side.MATCHED)
         certain = clauses[0].condition is None  # the first clause takes every pair
         clauses = clauses[:1] if certain else clauses
-        plain = {item.name: self._plain(clauses, item, certain) for item in self.scope.schema.fields}
-        asked = [item for item in self.scope.schema.fields if plain[item.name] is None]
+        plain = {item.name: self._plain(clauses, item, certain) for item in self.scope.asked}
+        asked = [item for item in self.scope.asked if plain[item.name] is None]
         told: pa.Table | None = None
         if asked or not certain:
             told = self._evaluated(spark, clauses, asked)
             if told is None:
                 return None
         columns: dict[str, pa.ChunkedArray] = {}
-        for item in self.scope.schema.fields:
+        for item in self.scope.asked:
             found = plain[item.name]
             if found is None:
                 assert told is not None
@@ -102,7 +102,7 @@ class Joined:
             columns[name] = self.target.column(own).take(self.left)
         assert self.source.data is not None
         columns[NUMBER] = self.source.data.column(NUMBER).take(self.right)
-        return self._held(spark, columns, {NUMBER: T.LongType()})
+        return self._held(spark, self.scope.asked, columns, {NUMBER: T.LongType()})
 
     def inserted(self, spark: SparkSession) -> Held | None:
         """The source's rows that match none as what the NOT MATCHED clause makes of them; None where it says more than
@@ -125,7 +125,7 @@ class Joined:
         columns[KIND] = pa.chunked_array([np.full(len(rest), INSERT, np.int8)])
         for name, (own, _) in self.identity.items():
             columns[name] = _nulls(self.target.schema.field(own).type, len(rest))
-        return self._held(spark, columns, {})
+        return self._held(spark, self.scope.schema.fields, columns, {})
 
     # ---- columns
 
@@ -205,8 +205,13 @@ class Joined:
             return None
         return found.take(pc.sort_indices(found.column(_PLACE)))
 
-    def _held(self, spark: SparkSession, columns: dict[str, pa.ChunkedArray], more: dict[str, T.DataType]) -> Held:
-        fields = self.scope.schema.fields
+    def _held(
+        self,
+        spark: SparkSession,
+        fields: Sequence[DataField],
+        columns: dict[str, pa.ChunkedArray],
+        more: dict[str, T.DataType],
+    ) -> Held:
         layout = arrow_layout(fields)
         plain = [columns[f.name].cast(kind) for f, kind in zip(fields, layout.types, strict=True)]
         rest = {name: column for name, column in columns.items() if name not in set(layout.names)}

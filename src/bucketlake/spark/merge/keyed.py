@@ -94,7 +94,7 @@ class KeyedMerge:
         replaces = {INSERT, DELETE} <= kinds and not (stages.single and self._compares_key_alone)
         if replaces and self.schema.table_options.get("merge-engine") != "deduplicate":
             self._refuse_replaced(rows)
-        if rows.few and not moving and is_final(self.schema):
+        if rows.few and not moving and is_final(self.schema.fields):
             return self._write_given(rows, keys, base)
         frame = rows.frame(INSERT, UPDATE, DELETE)
         if frame is None:
@@ -129,7 +129,7 @@ class KeyedMerge:
 
     def _deleted_once(self, rows: Rows, keys: list[str]) -> DataFrame:
         """The rows, with those that several source rows delete but once."""
-        first, *others = [part.frame.where(F.col(KIND) >= 0) for part in rows.parts]
+        first, *others = [part.frame.where(F.col(KIND) >= 0) for part in rows.parts.values()]
         first = _distinct(first, keys)
         for other in others:
             first = first.union(other)

@@ -49,6 +49,11 @@ class Scope:
     given: Mapping[str, Column] = field(default_factory=dict)
     fields: tuple[DataField, ...] | None = None
 
+    @property
+    def asked(self) -> tuple[DataField, ...]:
+        """The columns that are asked for."""
+        return self.schema.fields if self.fields is None else self.fields
+
     def expr(self, text: str) -> Column:
         """A text of the statement as a column."""
         return expression(text, self.given)
@@ -71,7 +76,7 @@ def outcome(frame: DataFrame, clauses: Sequence[Clause], scope: Scope) -> DataFr
     if not certain:
         frame = frame.withColumn(_WHICH, _which(clauses, scope))
     columns = []
-    for item in scope.schema.fields if scope.fields is None else scope.fields:
+    for item in scope.asked:
         values = [_value(clause, item, scope, types) for clause in clauses]
         plain = certain and item.type.root in _FINAL and not has_length(item.type)
         columns.append((values[0] if plain else _chosen(values, item, certain)).alias(item.name))
@@ -80,9 +85,9 @@ def outcome(frame: DataFrame, clauses: Sequence[Clause], scope: Scope) -> DataFr
     return frame.select(*columns, kind, *[column.alias(name) for name, column in scope.more.items()])
 
 
-def is_final(schema: TableSchema) -> bool:
+def is_final(fields: Sequence[DataField]) -> bool:
     """Whether an outcome's rows need no Spark any more to be written: a write would cast, pad and cut none of them."""
-    return all(item.type.root in _FINAL and not has_length(item.type) for item in schema.fields)
+    return all(item.type.root in _FINAL and not has_length(item.type) for item in fields)
 
 
 def _types(frame: DataFrame, clauses: Sequence[Clause], scope: Scope) -> dict[str, T.DataType]:

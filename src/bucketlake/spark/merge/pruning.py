@@ -6,7 +6,7 @@ Spec: docs/spec/row_changes.md#merge
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import pyarrow as pa
 from pyspark.sql import types as T
@@ -28,18 +28,23 @@ _STAR = re.compile(r"[^\w\s`'\")\]]\s*\*")  # one that stands for columns, rathe
 _INTEGERS = (Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT)
 
 
-def needed_columns(merge: Merge, schema: TableSchema, whole_deletes: bool = True) -> tuple[str, ...] | None:
+def needed_columns(
+    merge: Merge, schema: TableSchema, whole_deletes: bool = True, asked: Collection[str] | None = None
+) -> tuple[str, ...] | None:
     """The columns of the target that a MERGE reads, None for all: the primary key, those named anywhere, and where rows
-    keep values, all; also where rows are deleted, if these are written whole."""
+    keep values, all; also where rows are deleted, if these are written whole. `asked`: the columns of which values of
+    updated rows are asked, where these are not all."""
     if _STAR.search(merge.words):
         return None
-    names = set(schema.field_names)
+    kept: set[str] = set()
     for clause in merge.clauses:
         if clause.kind == DELETE and whole_deletes:
             return None
-        if clause.kind == UPDATE and not names <= _replaced(clause):
-            return None
-    wanted = {*schema.primary_keys, *schema.partition_keys}
+        if clause.kind == UPDATE:
+            kept |= set(schema.field_names if asked is None else asked) - _replaced(clause)
+    if kept and asked is None:
+        return None
+    wanted = {*schema.primary_keys, *schema.partition_keys, *kept}
     return tuple(name for name in schema.field_names if name in wanted or mentioned(merge.words, name))
 
 

@@ -10,7 +10,7 @@ and these stay where they are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -24,13 +24,14 @@ from bucketlake.lazy import pc
 from bucketlake.schema.schema import TableSchema
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.instants import shown_schema
-from bucketlake.spark.merge.clauses import Merge, Side
+from bucketlake.spark.merge.clauses import INSERT, Merge, Side
 from bucketlake.spark.merge.held import NUMBER, Held, Target, hold
 from bucketlake.spark.merge.joined import Identity, Joined
 from bucketlake.spark.merge.outcome import KIND, Scope, outcome
 from bucketlake.spark.merge.pruning import extra_columns, mentioned
 from bucketlake.spark.read.hidden import hidden_fields
 from bucketlake.spark.types import as_key, quoted
+from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
 _MATCHED = "__bucketlake_matched"
@@ -41,69 +42,78 @@ class Rows:
     """All that a MERGE changes: `parts`, the rows of each side with `KIND` and `Scope.more`. `pairs`: every matched
     pair, those that no clause takes included."""
 
-    parts: tuple[Held, ...]
+    parts: Mapping[Side, Held]
     pairs: Held | None = None
 
     @property
     def few(self) -> bool:
         """Whether the driver has them all."""
-        return all(part.few for part in self.parts)
+        return all(part.few for part in self.parts.values())
 
     def data(self, *kinds: int) -> pa.Table | None:
         """The rows of these kinds, where the driver has them all."""
+        if not self.parts or not self.few:
+            return None
         found = []
-        for part in self.parts:
-            if part.data is None:
-                return None
+        for part in self._of(kinds) or list(self.parts.values()):
+            assert part.data is not None
             some = part.data.filter(pc.is_in(part.data.column(KIND), pa.array(kinds, pa.int8())))
             found.append(pa.Table.from_arrays(some.columns, names=some.column_names))
-        return pa.concat_tables(found) if found else None
+        return pa.concat_tables(found)
 
     def frame(self, *kinds: int) -> DataFrame | None:
         """The rows of these kinds, None where there can be none."""
-        frames = [part.frame.where(F.col(KIND).isin(*kinds)) for part in self.parts if part.count]
+        frames = [part.frame.where(F.col(KIND).isin(*kinds)) for part in self._of(kinds) if part.count]
         return reduce(DataFrame.union, frames) if frames else None
+
+    def _of(self, kinds: Sequence[int]) -> list[Held]:
+        """The rows of the sides that can have these kinds: only what no row of the target matches is inserted."""
+        inserts, others = INSERT in kinds, bool(set(kinds) - {INSERT})
+        return [part for side, part in self.parts.items() if (inserts if side is Side.NOT_MATCHED else others)]
 
 
 @dataclass(frozen=True)
 class Stages:
     """A MERGE over frames, or in the driver where that is all it takes (`Joined`). `identity`: further columns of the
     target that say which of its rows it is; null for rows that are not in the target. `single`: no row of the source
-    matches two of the target, for certain."""
+    matches two of the target, for certain. `asked`: the columns that are asked of matched rows, where not all."""
 
     spark: SparkSession
     merge: Merge
     scope: Scope
     identity: Identity
     single: bool = False
+    asked: tuple[DataField, ...] | None = None
 
     def rows(self, target: Target, source: Held) -> Rows:
         """Evaluate every clause, each row once."""
         merge = self.merge
         scope = replace(self.scope, more={name: self.scope.old(own) for name, (own, _) in self.identity.items()})
-        joined = Joined.of(merge, scope, self.identity, target, source)
-        parts: list[Held] = []
+        matched = replace(scope, fields=self.asked)
+        joined = Joined.of(merge, matched, self.identity, target, source)
+        parts: dict[Side, Held] = {}
         pairs: Held | None = None
         if merge.of(Side.MATCHED):
             pairs = joined.matched(self.spark) if joined is not None else None
             if pairs is None:
                 both = self._both(target, source, Side.MATCHED)
-                more = {**scope.more, NUMBER: F.col(NUMBER)}
+                more = {**matched.more, NUMBER: F.col(NUMBER)}
                 # Few match few in most cases; where not, what was found of them in vain is soon enough to be bounded.
-                found = outcome(both, merge.of(Side.MATCHED), replace(scope, more=more))
+                found = outcome(both, merge.of(Side.MATCHED), replace(matched, more=more))
                 pairs = hold(self.spark, found, small=source.few, most=source.count if self.single else None)
-            parts.append(pairs.without(NUMBER))
+            parts[Side.MATCHED] = pairs.without(NUMBER)
         if merge.of(Side.NOT_MATCHED):
             part = joined.inserted(self.spark) if joined is not None else None
             if part is None:
                 few = source.few and (target.few if pairs is None else pairs.few)
                 part = hold(self.spark, self.inserted(self._unmatched(target, source, pairs)), small=few)
-            parts.append(part)
+            parts[Side.NOT_MATCHED] = part
         if merge.of(Side.NOT_MATCHED_BY_SOURCE):
             alone = self._both(target, source, Side.NOT_MATCHED_BY_SOURCE)
             clauses = merge.of(Side.NOT_MATCHED_BY_SOURCE)
-            parts.append(hold(self.spark, _taken(outcome(alone, clauses, scope)), small=target.few))
-        return Rows(tuple(parts), pairs)
+            found = _taken(outcome(alone, clauses, scope))
+            parts[Side.NOT_MATCHED_BY_SOURCE] = hold(self.spark, found, small=target.few)
+        return Rows(parts, pairs)
 
     def _both(self, target: Target, source: Held, side: Side) -> DataFrame:
         """Matched pairs, or the rows of the target without one. The target's rows stay where they are if every task can

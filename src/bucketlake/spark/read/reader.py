@@ -294,7 +294,7 @@ def _frame(spark: SparkSession, scan: _Scan, plan: Plan) -> DataFrame:
     others: list[Split] = []
     for split in plan.splits:
         files = native.files_at(scan.store, split)
-        if split.bucket == POSTPONE_BUCKET or not _is_native(scan, split, files):
+        if split.bucket == POSTPONE_BUCKET or split.chained or not _is_native(scan, split, files):
             others.append(split)
         elif split.raw and not _holds_deletes(scan.store, split):
             if not split.deletions:
@@ -364,8 +364,11 @@ def _holds_deletes(store: Store, split: Split) -> bool:
 def _is_small(scan: _Scan, plan: Plan) -> bool:
     if scan.follows:
         return False
+    chained = any(split.chained for split in plan.splits)  # a file of a chain is read for each partition behind it
     if plan.row_count <= SMALL_ROWS and plan.size <= SMALL_BYTES:
-        return True
+        return not chained or are_few(plan.splits)
+    if chained:
+        return False
     keys = scan.store.schema.primary_keys or scan.store.schema.bucket_keys
     if scan.predicate is None or not keys or plan.row_count > LOOKUP_ROWS:
         return False

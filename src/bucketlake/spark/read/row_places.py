@@ -20,7 +20,8 @@ from pyspark.sql import types as T
 from bucketlake.format.index.deletion_vector import Vector, positions_of, vector_of
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.metadata.snapshot import Snapshot
-from bucketlake.ops.change.append_rows import Find, Touched, path_of
+from bucketlake.ops.change.append_rows import Find
+from bucketlake.ops.change.touched import Touched, path_of
 from bucketlake.ops.rows.deletions import Mask, load_all_deletions, packed
 from bucketlake.ops.rows.read import read_rows
 from bucketlake.ops.rows.row_ids import tracked

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from bucketlake.env.object_store import open_env
 from bucketlake.errors import InvalidError
 from bucketlake.ops.commit.outcome import on_newest
+from bucketlake.ops.scan.chain import refuse_stream
 from bucketlake.ops.scan.system_tables import RowView, read_view
 from bucketlake.ops.stream.journal import Begun, Journal
 from bucketlake.ops.stream.limits import Limits
@@ -198,6 +199,7 @@ def process(spark: SparkSession, table: Table, how: Processing) -> StreamProcess
         raise InvalidError("metadata is not read as a stream", table=table.name)
     if table.options.is_set("scan.fallback-branch"):
         raise InvalidError("a table with a fallback branch is not read as a stream", table=table.name)
+    refuse_stream(table.store)
     column_names(table.schema, how.columns)
     return StreamProcess(spark, table, how)
 

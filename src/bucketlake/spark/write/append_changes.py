@@ -19,7 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.metadata.snapshot import Snapshot
-from bucketlake.ops.change.append_rows import Rewrite, Touched, rewrite_part, rewritten_here
+from bucketlake.ops.change.append_rows import Rewrite, rewrite_part, rewritten_here
+from bucketlake.ops.change.touched import Touched
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write

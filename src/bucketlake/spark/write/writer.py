@@ -7,7 +7,9 @@ Spec: docs/spec/writing.md
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -33,6 +35,8 @@ from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.postpone_write import for_changes
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write, refuse_plain_append
 from bucketlake.options.options import option_keys
+from bucketlake.predicate.numbers import Beyond
+from bucketlake.predicate.times import stamp_of, zone_of
 from bucketlake.schema.merging import Merging
 from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema
 from bucketlake.spark import instants
@@ -42,7 +46,7 @@ from bucketlake.spark.types import chars_are_text, collected, conform, literal, 
 from bucketlake.spark.write import tasks
 from bucketlake.spark.write.ordered import write_in_order
 from bucketlake.spark.write.placement import Given, indexed
-from bucketlake.types.model import Root
+from bucketlake.types.model import DataField, Root
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -107,9 +111,10 @@ def write(spark: SparkSession, table: Table, frame: DataFrame | pa.Table, reques
     failure the table is as it was.
     """
     if request.mode not in ("append", "overwrite"):
-        raise InvalidError("unknown write mode", mode=request.mode, remedy="use 'append' or 'overwrite'")
+        remedy = "use 'append', which upserts where there is a primary key, or 'overwrite'"
+        raise InvalidError("unknown write mode", mode=request.mode, remedy=remedy)
     table = table.for_writing()
-    request = replace(request, partition=_padded(spark, request.partition, table.schema))
+    request = replace(request, partition=_stated(spark, request.partition, table.schema))
     if isinstance(frame, pa.Table):
         rows, local, kinds = frame, True, request.kinds
     else:
@@ -220,15 +225,29 @@ def _written(
     return tasks.write_in_tasks(spark, store, rows, template, how)
 
 
-def _padded(spark: SparkSession, partition: Mapping[str, Any] | None, schema: TableSchema) -> Mapping[str, Any] | None:
-    """The values of CHAR(n) columns as `conform` stores them: those name the partition that the rows come to."""
-    lengths = {item.name: item.type.length or 0 for item in schema.fields if item.type.root is Root.CHAR}
-    if not lengths.keys() & set(partition or ()) or chars_are_text(spark):
-        return partition
-    return {
-        name: value.rstrip(" ").ljust(lengths[name]) if name in lengths and isinstance(value, str) else value
-        for name, value in (partition or {}).items()
+def _stated(spark: SparkSession, partition: Mapping[str, Any] | None, schema: TableSchema) -> Mapping[str, Any] | None:
+    """The values of CHAR(n) columns as `conform` stores them, and those of columns with local time zone as the instants
+    that Spark takes them for: these name the partition that the rows come to."""
+    require_partition_columns(partition or {}, schema.partition_keys)
+    padded = not chars_are_text(spark)
+    return partition and {
+        name: _as_stored(spark, value, schema.field(name), padded) for name, value in partition.items()
     }
+
+
+def _as_stored(spark: SparkSession, value: Any, field: DataField, padded: bool) -> Any:
+    if field.type.root is Root.CHAR and padded and isinstance(value, str):
+        return value.rstrip(" ").ljust(field.type.length or 0)
+    if field.type.root is not Root.TIMESTAMP_LTZ:
+        return value
+    zone = None  # of this process, which is PySpark's for values of Python
+    if isinstance(value, str):
+        zone = zone_of(str(spark.conf.get("spark.sql.session.timeZone")))
+        with suppress(Beyond):  # the name of a folder, or none of a time
+            value = stamp_of(value)
+    if not isinstance(value, dt.datetime) or value.tzinfo is not None:
+        return value
+    return value.replace(tzinfo=zone).astimezone(dt.timezone.utc)
 
 
 def _filled(frame: DataFrame, partition: Mapping[str, Any], schema: TableSchema) -> DataFrame:

@@ -42,7 +42,9 @@ class Layer:
         own = copy(lake)
         own.spark, own.cached = session, {}
         vars(own).pop("nothing", None)  # a frame of the other session
-        session.__class__ = self.kind(Layer(own, self.catalog, self.frame, self.kind))
+        layer = Layer(own, self.catalog, self.frame, self.kind)
+        own.working = layer.inside
+        session.__class__ = self.kind(layer)
 
     @property
     def is_busy(self) -> bool:

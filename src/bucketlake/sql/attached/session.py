@@ -47,6 +47,7 @@ def attach(lake: Lake, catalog: str, current: bool) -> None:
         lake.other_catalogs = frozenset((theirs | below | {SPARK_CATALOG}) - {name})
         lake.in_spark_catalog = not current
         layer = Layer(lake, name, type(session.range(0)), _session_class)
+        lake.working = layer.inside
         session.__class__ = _session_class(layer)
         frames.wrap(layer.frame)
 

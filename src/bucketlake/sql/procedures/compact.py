@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from bucketlake.errors import InvalidError
 from bucketlake.ops.scan.partition_choice import parse_specs
 from bucketlake.options.options import parse_duration
-from bucketlake.sql.procedures.arguments import parse_options, table_of
+from bucketlake.sql.procedures.arguments import flag, parse_options, table_of
 from bucketlake.sql.procedures.registry import (
     DONE,
     OPTIONS,
@@ -64,6 +64,24 @@ def _check_choice(given: Arguments) -> None:
     parse_options(given.get("options", ""))
 
 
+def _check_chain(given: Arguments) -> None:
+    flag(given, "overwrite")
+    specs = parse_specs(given["partition"])
+    if not specs:
+        raise InvalidError("Partition string cannot be empty")
+    if len(specs) > 1:
+        raise InvalidError(
+            "compact_chain_table only supports a single partition, but multiple partitions were provided: "
+            f"{given['partition']}"
+        )
+
+
+def _compact_chain(lake: Lake, given: Arguments) -> Rows:
+    (partition,) = parse_specs(given["partition"])
+    done = table_of(lake, given).compact_chain(partition, flag(given, "overwrite"))
+    return [(done is not None,)]
+
+
 def _materialize(lake: Lake, given: Arguments) -> Rows:
     table = table_of(lake, given).with_options(parse_options(given.get("options", "")))
     table.materialize_deletion_vectors(given.get("partitions"), given.get("where"))
@@ -101,6 +119,17 @@ PROCEDURES = (
         _reassign,
         "result string",
         _check_specs,
+    ),
+    Procedure(
+        "compact_chain_table",
+        "Writes a partition of a chain table, merged, into its snapshot branch. False where there is nothing to do.",
+        (
+            TABLE,
+            Argument("partition", "one spec, of all or some partition columns: `dt=20250811`", required=True),
+            Argument("overwrite", "replace the partition where it is there", "boolean", default="false"),
+        ),
+        _compact_chain,
+        check=_check_chain,
     ),
     Procedure(
         "materialize_deletion_vectors",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
 
 _COLUMN = Argument("index_column", "the column", required=True)
-_KIND = Argument("index_type", "the type of the index; `btree` is built", required=True)
+_KIND = Argument("index_type", "the type of the index, `btree` or `bitmap`", required=True)
 
 
 def _check(given: Arguments) -> None:

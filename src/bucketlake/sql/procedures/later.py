@@ -27,12 +27,6 @@ PROCEDURES = (
         _FUNCTIONS,
     ),
     _later(
-        "compact_chain_table",
-        "Compacts a chain table.",
-        (TABLE, Argument("partition", "", required=True), Argument("overwrite", "", "boolean")),
-        _FEATURE.format("chain-table"),
-    ),
-    _later(
         "create_function",
         "Makes a function.",
         (

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from bucketlake.amounts import size_text
 from bucketlake.ops.scan.fallback import shown_branches
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
 from bucketlake.ops.system.model import SystemTable
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from bucketlake.ops.scan.select import Selection
     from bucketlake.predicate.tree import Predicate
     from bucketlake.table import Table
-
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +70,8 @@ def _told(read: Read) -> list[str]:
         lines.append(f"  partitions: {len({e.partition for e in entries})} of {len({e.partition for e in every})}")
     lines.append(f"  files: {len(entries)} of {len(every)}")
     sizes = [sum(entry.file.file_size for entry in some) for some in (entries, every)]
-    lines.append(f"  size: {_size(sizes[0])} of {_size(sizes[1])}")
+    lines.append(f"  size: {size_text(sizes[0])} of {size_text(sizes[1])}")
     if merged:
         files = sum(len(split.files) + sum(len(part.files) for part in split.parts) for split in merged)
         lines.append(f"  merged: {files} files in {len(merged)} splits")
     return lines
-
-
-def _size(count: float) -> str:
-    place = 0
-    while count >= 1024 and place < len(_UNITS) - 1:
-        count, place = count / 1024, place + 1
-    return f"{count:.0f} {_UNITS[place]}" if not place else f"{count:.1f} {_UNITS[place]}"

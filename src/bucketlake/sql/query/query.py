@@ -332,15 +332,12 @@ def _names_no_table(tokens: list[text.Token]) -> bool:
 
 
 _PARSED = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "INSERT", "CREATE", "(")
-_EXPLAIN = ("EXPLAIN", "EXTENDED", "CODEGEN", "COST", "FORMATTED")
 
 
 def _explain(tokens: list[text.Token]) -> tuple[int, int]:
     """Where EXPLAIN and its mode stand; nowhere, in other statements."""
-    end = 0
-    for token in tokens[:2] if tokens and tokens[0].is_word("EXPLAIN") else ():
-        end = token.end if token.value.upper() in _EXPLAIN else end
-    return 0, end
+    count = text.explained(tokens)
+    return 0, tokens[count - 1].end if count else 0
 
 
 def _parse(statement: str) -> Parsed | None:

@@ -14,6 +14,7 @@ from bucketlake.errors import BucketlakeError
 from bucketlake.spark import faults
 from bucketlake.spark.raised import RaisedError, StatementSyntaxError, made, what
 from bucketlake.sql.text import habits
+from bucketlake.sql.text.text import tokenize
 from bucketlake.types.model import quote_identifier
 
 _READ = "bucketlake_text"  # on an error: the text that Spark read
@@ -56,14 +57,29 @@ def retold(error: PySparkException, statement: str, remedy: str | None = None) -
     return found
 
 
-def with_condition(error: BucketlakeError) -> None:
-    """Let an error about a name that is missing or taken say it as Spark does, too: programs look for its condition."""
+def with_condition(error: BucketlakeError, statement: str) -> None:
+    """Let an error about a name that is missing or taken say it as Spark does, too: programs look for its condition.
+    A name that is missing is told as the statement has it."""
     condition, sentence, key = _CONDITIONS.get(error.what, ("", "", ""))
     name = error.details.get(key)
     if name:
-        quoted = ".".join(map(quote_identifier, str(name).split(".")))
+        parts = str(name).split(".")
+        if condition == "TABLE_OR_VIEW_NOT_FOUND" and _stands_alone(statement, parts[-1]):
+            parts = parts[-1:]
+        plain = condition == "TABLE_OR_VIEW_ALREADY_EXISTS" and "RENAME" in statement.upper()  # which Spark quotes not
+        quoted = ".".join(parts if plain else map(quote_identifier, parts))
         what = f"[{condition}] {sentence.format(quoted)}: {error.what}"
         BucketlakeError.__init__(error, what, remedy=error.remedy, **error.details)
+
+
+def _stands_alone(statement: str, name: str) -> bool:
+    """Whether a statement has a name without one before it, wherever it stands."""
+    tokens = tokenize(statement)
+    before = [None, *(token.value for token in tokens)]
+    return any(
+        token.kind in ("word", "quoted") and token.value == name and before[at] != "."
+        for at, token in enumerate(tokens)
+    )
 
 
 def _place(error: PySparkException, statement: str) -> tuple[int | None, int]:

@@ -127,9 +127,7 @@ def _view(lake: Lake, parts: tuple[str, ...], database: str) -> tuple[str, View]
 def uses(statement: str) -> Iterator[Use]:
     """The tables that a statement names, in their order. None where it cannot be read: then Spark says what is wrong
     with it, or does not know the view."""
-    first = text.tokenize(statement)[:1]
-    explained = bool(first) and first[0].is_word("EXPLAIN")
-    parsed = parse(_without_explain(statement) if explained else statement)
+    parsed = parse(_without_explain(statement))
     if parsed is None:
         return
     found = sorted(table_names(parsed.tree), key=lambda item: item[1])
@@ -139,8 +137,7 @@ def uses(statement: str) -> Iterator[Use]:
 
 def _without_explain(statement: str) -> str:
     """The statement with EXPLAIN and its mode blanked, so that places stay."""
-    tokens, end = text.tokenize(statement), 0
-    for token in tokens[:2]:
-        if token.value.upper() in ("EXPLAIN", "EXTENDED", "CODEGEN", "COST", "FORMATTED"):
-            end = token.end
+    tokens = text.tokenize(statement)
+    count = text.explained(tokens)
+    end = tokens[count - 1].end if count else 0
     return " " * end + statement[end:]

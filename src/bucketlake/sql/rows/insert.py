@@ -75,6 +75,8 @@ class Insert:
         table that what replaces its rows is made of."""
         options = {**session_options(lake, name), **self.options}
         table = lake.table(name.full).with_options(options)
+        if table.table.view is not None:
+            table.table.for_writing()  # refuses it, whatever the rows
         static = _static(self, table)
         frame = query.run(lake, self.query)
         if self.by_name:

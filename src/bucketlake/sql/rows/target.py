@@ -12,7 +12,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from bucketlake.errors import InvalidError, did_you_mean
-from bucketlake.ops.scan.fallback import ALONE, other_branch
+from bucketlake.ops.scan.fallback import ALONE, is_alone
 from bucketlake.ops.scan.scan import newest_rows
 from bucketlake.predicate.tree import Constant, Predicate
 from bucketlake.schema.schema import TRACKING_FIELDS
@@ -113,7 +113,7 @@ class Target:
     def table(self, lake: Lake, name: names.LakeName) -> LakeTable:
         """The lake table that the name means, with the session's options and the hint's."""
         found = lake.table(name.full).with_options({**session_options(lake, name), **self.options})
-        own = {} if other_branch(found.table.store) is None else ALONE
+        own = {} if is_alone(found.table.store) else ALONE
         own = {**own, **newest_rows(found.table.store)}
         if own and not self.own:
             listed = ", ".join(f"'{key}'='{value}'" for key, value in own.items())
@@ -156,7 +156,12 @@ class Target:
 
     def places(self, lake: Lake, own: DataFrame) -> DataFrame:
         """Where the matching rows of `own` lie: file and position."""
-        return self.rows(lake, {name: self.column(name) for name in (FILE, ROW_INDEX)}, own)
+        return self.rows(lake, self.placed, own)
+
+    @property
+    def placed(self) -> dict[str, str]:
+        """File and position of a row, where `own` has them, as `rows` takes columns."""
+        return {name: self.column(name) for name in (FILE, ROW_INDEX)}
 
     def predicate(self, lake: Lake, table: LakeTable) -> Predicate:
         """What is known of the matching rows without Spark; opaque parts only Spark evaluates, in the statement."""

@@ -59,14 +59,14 @@ class Update:
             return
         if not schema.primary_keys:
             written = columns | changes.kept_ids(schema, target.column)
-            changes.update_places(
-                lake.spark,
-                table.table.for_writing(),
-                target.predicate(lake, table),
-                lambda rows: target.places(lake, rows),
-                lambda rows: _with_members(target.rows(lake, written, rows, every=True), assigned),
-                target.beside(lake, table, *columns.values()),
-            )
+
+            def project(rows: DataFrame, whole: bool) -> DataFrame:
+                some = written if whole else {name: columns[name] for name in assigned.names}
+                return _with_members(target.rows(lake, some | target.placed, rows, every=True), assigned)
+
+            beside = target.beside(lake, table, *columns.values())
+            own = changes.Assigning(assigned.names, lambda rows: target.places(lake, rows), project, beside)
+            changes.update_places(lake.spark, table.table.for_writing(), target.predicate(lake, table), own)
             return
         if changes.moves(schema, assigned.names):
             columns |= {changes.OLD + item: target.column(item) for item in schema.field_names}

@@ -69,11 +69,15 @@ class OtherProvider:
     name: tuple[str, ...]
     statement: str
     provider: str
+    if_not_exists: bool = False
 
     def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
-        """Spark makes it, or says that it has no such format. UnsupportedError where the name is the lake's, unless an
-        attached session's: there the format decides."""
-        if not lake.other_catalogs and self._is_lakes(lake):
+        """Spark makes it, or says that it has no such format. UnsupportedError where the name is the lake's; in an
+        attached session the format decides where it does not say so, or the lake has no such table."""
+        there = names.find(lake, self.name) if lake.other_catalogs else None
+        if there is not None and self.if_not_exists:
+            return lake.nothing
+        if there is not None or self._is_lakes(lake):
             plain = self.provider in _FORMATS
             title = lake.catalog.metastore.title
             own = ".".join(self.name[-2:] if len(self.name) > 1 else (names.DEFAULT_DATABASE, *self.name))
@@ -96,6 +100,8 @@ class OtherProvider:
             ) from error
 
     def _is_lakes(self, lake: Lake) -> bool:
+        if lake.other_catalogs:
+            return len(self.name) > 2 and self.name[0].lower() in lake.catalog_names
         if len(self.name) == 2:
             return lake.catalog.database_exists(self.name[0])
         return len(self.name) == 1 or self.name[0].lower() in lake.catalog_names

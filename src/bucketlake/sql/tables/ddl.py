@@ -40,7 +40,8 @@ def _table(cursor: Cursor) -> Statement | None:
     """A table of the lake, or one USING another provider."""
     provider = _provider(cursor.text)
     if provider not in (None, *LAKE_PROVIDERS):
-        return OtherProvider(_named(cursor.text), cursor.rest(), provider)
+        name, lenient = _named(cursor.text)
+        return OtherProvider(name, cursor.rest(), provider, lenient)
     return TableCreation(parse_create_table(cursor))
 
 
@@ -56,13 +57,13 @@ def _provider(statement: str) -> str | None:
     return cursor.identifier().lower() if cursor.accept("USING") else None
 
 
-def _named(statement: str) -> tuple[str, ...]:
-    """The name after the first TABLE."""
+def _named(statement: str) -> tuple[tuple[str, ...], bool]:
+    """The name after the first TABLE, and whether IF NOT EXISTS stands before it."""
     cursor = Cursor(statement)
     cursor.until("TABLE")
     cursor.expect("TABLE")
-    cursor.accept("IF", "NOT", "EXISTS")
-    return cursor.name()
+    lenient = cursor.accept("IF", "NOT", "EXISTS")
+    return cursor.name(), lenient
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.sql.text import habits, names
-from bucketlake.sql.text.text import Cursor, Token
+from bucketlake.sql.text.text import Cursor, Token, explained
 
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
@@ -16,12 +16,18 @@ _READS = frozenset(
     ["SELECT", "WITH", "FROM", "VALUES", "TABLE", "EXPLAIN", "MAP", "REDUCE", "SET", "RESET", "ADD", "LIST", "CLEAR"]
 )
 _BEFORE = ("TABLE", "INTO", "ON")
+_CHANGES = frozenset(["ALTER", "CREATE", "DELETE", "DROP", "INSERT", "MERGE", "REPLACE", "TRUNCATE", "UPDATE"])
+# Between such a verb and what it changes.
+_LEADS = frozenset(["INTO", "FROM", "TABLE", "OVERWRITE", "OR", "REPLACE", "IF", "NOT", "EXISTS"])
 
 
 def refuse_unknown(lake: Lake, statement: str, tokens: list[Token]) -> None:
-    """UnsupportedError for a statement that is not known here and names a table of the lake where tables stand."""
+    """UnsupportedError for a statement that is not known here and names a table of the lake where tables stand.
+    Spark reads a misspelt one, and says where it is wrong."""
     first = tokens[0]
-    if first.kind != "word" or first.value.upper() in _READS:
+    if first.is_word("EXPLAIN"):
+        _refuse_explained(lake, statement)
+    if first.kind != "word" or first.value.upper() in _READS or habits.misspelt(statement):
         return
     cursor = Cursor(statement)
     word = cursor.next().value.upper()
@@ -39,3 +45,25 @@ def refuse_unknown(lake: Lake, statement: str, tokens: list[Token]) -> None:
         found = names.find(lake, parts)
         if found is not None:
             raise UnsupportedError(f"{word} on a lake table", table=found.full, remedy=habits.remedy(statement))
+
+
+def _refuse_explained(lake: Lake, statement: str) -> None:
+    """UnsupportedError for EXPLAIN of what changes a table of the lake: Spark would plan it over rows, and fails."""
+    cursor = Cursor(statement)
+    cursor.at = explained(cursor.tokens)
+    verb = cursor.peek()
+    if verb is None or verb.value.upper() not in _CHANGES:
+        return
+    cursor.next()
+    while (token := cursor.peek()) is not None and token.value.upper() in _LEADS:
+        cursor.next()
+    try:
+        found = names.find(lake, cursor.name())
+    except InvalidError:
+        return
+    if found is not None:
+        raise UnsupportedError(
+            f"EXPLAIN of {verb.value.upper()} on a lake table",
+            table=found.full,
+            remedy="EXPLAIN SELECT with the same conditions shows what it reads",
+        )

@@ -63,18 +63,18 @@ def escaped(text: str) -> str:
     return "".join(f"%{ord(sign):02X}" if sign in _ESCAPED else sign for sign in text)
 
 
-def require_partitioned(table: Table) -> None:
-    """InvalidError for a table without partitions."""
+def require_partitioned(table: Table, spec: Spec) -> None:
+    """InvalidError for a table without partitions. `spec`: what is said of them."""
     if not table.schema.partition_keys:
         raise InvalidError(
             f"The partition command is invalid. Table {table.name} is not partitioned.",
-            remedy="leave PARTITION out",
+            remedy="leave PARTITION out" if spec else None,
         )
 
 
 def resolved(table: Table, spec: Spec) -> dict[str, str | None]:
     """The spec with the columns' own spelling, in their order; InvalidError for others."""
-    require_partitioned(table)
+    require_partitioned(table, spec)
     by_name = {name.lower(): name for name in table.schema.partition_keys}
     unknown = [name for name in spec if name.lower() not in by_name]
     if unknown:
@@ -102,7 +102,7 @@ def require_full(table: Table, spec: Spec) -> dict[str, str | None]:
 
 def listed(lake: Lake, table: Table, spec: Spec) -> list[Partition]:
     """The partitions that have files and match a spec (not necessarily of all columns), sorted as they are shown."""
-    require_partitioned(table)
+    require_partitioned(table, spec)
     spec = resolved(table, spec)
     found: dict[bytes, Partition] = {}
     shown = shown_branches(table.store, Selection(table.latest_snapshot()))

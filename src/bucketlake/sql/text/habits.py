@@ -2,6 +2,7 @@
 
 remedy(statement, place) -> text     by how it begins, by words that only others know, by what stands at the place,
                                      by the keyword that a misspelt one is near
+misspelt(statement) -> bool          whether its first word is a slip of the pen: Spark shows where
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ _UPSERT = "an INSERT INTO a table with a primary key is an upsert"
 _ALONE = "each statement is a commit of its own; CALL sys.rollback goes back to an older snapshot"
 # How a statement begins -> what to say here.
 _BEGINNINGS = {
-    r"VACUUM\b": "CALL sys.expire_snapshots, CALL sys.remove_orphan_files",
-    r"OPTIMIZE\b": "CALL sys.compact",
-    r"RESTORE\b": "CALL sys.rollback",
+    r"VACUUM\b": "CALL sys.expire_snapshots(table => 't'), CALL sys.remove_orphan_files(table => 't')",
+    r"OPTIMIZE\b": "CALL sys.compact(table => 't')",
+    r"RESTORE\b": "CALL sys.rollback('t', '1'), to a snapshot or a tag",
     r"MSCK\b": "partitions are what rows say: there is nothing to repair",
     r"LOAD\b": "COPY INTO, or INSERT INTO … SELECT * FROM parquet.`path`",
     r"(UPSERT|REPLACE +INTO)\b": _UPSERT,
@@ -87,6 +88,15 @@ def remedy(statement: str, place: int | None = None) -> str | None:
     return told or _meant(statement, place)
 
 
+def misspelt(statement: str) -> bool:
+    """Whether a statement begins with what is meant to be another word, and is none that others know."""
+    word = re.match(r"\s*(\w*)", statement)
+    return (
+        _first(_BEGINNINGS, " ".join(statement.split()), "") is None
+        and _nearest(word[1] if word else "", _VERBS) is not None
+    )
+
+
 def _first(told: dict[str, str], text: str, before: str) -> str | None:
     return next((one for form, one in told.items() if re.match(before + form, text, re.IGNORECASE)), None)
 
@@ -99,11 +109,14 @@ def _meant(statement: str, place: int | None) -> str | None:
     if place is not None:
         around = re.match(r"\w*", statement[place:]), re.search(r"(?<!`)\b(\w+)\s*\Z", statement[:place])
         asked += [(found[0].strip().upper(), _CLAUSES) for found in around if found is not None]
-    for word, known in asked:
-        near = get_close_matches(word, known, 1, _NEAR) if word not in known else []
-        if near:
-            return f"did you mean {near[0]}?"
-    return None
+    near = next((found for word, known in asked if (found := _nearest(word, known))), None)
+    return None if near is None else f"did you mean {near}?"
+
+
+def _nearest(word: str, known: list[str]) -> str | None:
+    """The keyword that a word which is none is near to."""
+    near = [] if word.upper() in known else get_close_matches(word.upper(), known, 1, _NEAR)
+    return near[0] if near else None
 
 
 def _of_sign(statement: str, place: int) -> str | None:

@@ -58,6 +58,15 @@ def tokenize(text: str) -> list[Token]:
     return list(_tokens(text))
 
 
+def explained(tokens: Sequence[Token]) -> int:
+    """How many of a statement's first tokens are EXPLAIN and its mode: none of other statements."""
+    if not tokens or not tokens[0].is_word("EXPLAIN"):
+        return 0
+    return (
+        1 + any(tokens[1].is_word(mode) for mode in ("EXTENDED", "CODEGEN", "COST", "FORMATTED")) if tokens[1:] else 1
+    )
+
+
 @lru_cache(maxsize=8)  # every room that looks at a statement asks for its tokens
 def _tokens(text: str) -> tuple[Token, ...]:
     try:

@@ -16,7 +16,7 @@ export function homePage(known, go, retry) {
   }
   const total = known.databases.reduce((sum, one) => sum + one.tables.length + one.left_out, 0);
   fill(page, h("h1", {}, "Warehouse"), h("p", { class: "lead" }, h("span", { class: "mono" }, known.warehouse), total > 0 && ` · ${plural(known.databases.length + known.left_out, "database")}, ${plural(total, "table")}`),
-    total === 0 && h("section", { class: "panel", data: { panel: "nothing", state: "empty" } }, h("p", { class: "nothing" }, "No tables yet. ", h("code", {}, "bucketlake demo"), " makes some, or CREATE TABLE in ", h("code", {}, "bucketlake sql"), ".")),
+    total === 0 && h("section", { class: "panel", data: { panel: "nothing", state: "empty" } }, h("p", { class: "nothing" }, "No tables yet. ", h("code", {}, "bucketlake import FILE TABLE"), " makes one of a file, ", h("code", {}, "bucketlake demo"), " some to look at.")),
     total > 0 && known.databases.map((one) => h("section", { class: "database", "aria-label": `Database ${one.name}` },
       h("h2", {}, one.name, h("span", { class: "muted" }, ` ${one.tables.length + one.left_out ? plural(one.tables.length + one.left_out, "table") : "no tables"}`)),
       h("ul", { class: "cards" }, one.tables.map((name) => {

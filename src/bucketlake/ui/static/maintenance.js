@@ -47,7 +47,7 @@ function piece(one) {
       h("span", { class: "muted" }, graded ? `${round(one.measure / one.threshold)} times the limit` : "")),
     graded && h("div", { class: "gauge", role: "img", title: `measured ${round(one.measure)}, limit ${round(one.threshold)}`, "aria-label": `measured ${round(one.measure)}, limit ${round(one.threshold)}` }, h("i", { class: "fill" }), h("i", { class: "limit", style: { left: `${share * 100}%` } })),
     h("p", {}, `${one.reason}.`),
-    one.command ? copyable(one.command) : h("p", { class: "muted" }, "No command mends this: it takes a change of what is written."),
+    one.command && copyable(one.command),
   ];
 }
 

@@ -1,0 +1,144 @@
+"""What overwrites of a chain table's branches do to one another.
+
+    Guard.of(store)                  None: the handle is of no branch of a chain
+    guard.check(view, …)             refuses a commit that would leave deltas without what they build on
+    guard.after(snapshot, …)         partitions whose deltas were overwritten go from the snapshot branch
+
+Spec: docs/spec/chain_table.md#overwrites
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import replace
+
+from bucketlake.errors import BucketlakeError, CommitError, InvalidError, NotFoundError
+from bucketlake.format.metadata.manifest import FileKind
+from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
+from bucketlake.ops.scan.chain import Chain, branch_of, by_group, opened, places, told_chain
+from bucketlake.ops.scan.scan import delta_entries, live_entries
+from bucketlake.ops.scan.view import View
+from bucketlake.ops.table.changes import Changes
+from bucketlake.ops.table.entries import deletion, entry_key
+from bucketlake.ops.table.store import MAIN, Store
+from bucketlake.values import dataclass
+
+Plan = Callable[[View], Changes]
+
+
+class NothingLeftError(Exception):
+    """There is nothing to commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A branch of a chain table. `is_delta`: the branch of deltas, else that of whole partitions."""
+
+    store: Store
+    chain: Chain
+    is_delta: bool
+
+    @classmethod
+    def of(cls, store: Store) -> Guard | None:
+        """None where the handle is of neither branch. Where its options name none, those of the main branch do."""
+        own = branch_of(store).lower()
+        chain = None if own == MAIN else told_chain(store)
+        if chain is None or own not in (chain.snapshot.lower(), chain.delta.lower()):
+            return None
+        return cls(store, chain, own == chain.delta.lower())
+
+    def check(self, view: View, kind: CommitKind, changes: Changes, rows_stay: bool) -> None:
+        """InvalidError for an overwrite after which a delta would have no snapshot partition to build on, though it had
+        one. Of the delta branch: for what `after` would take away."""
+        if kind is not CommitKind.OVERWRITE or rows_stay:
+            return
+        kept = _left(view, changes)
+        if not self.is_delta:
+            gone = changes.partitions - kept
+            if gone:
+                every = {entry.partition for entry in view.entries(None)}
+                self._refuse(gone, every, _partitions(_other(self.store, self.chain.delta)))
+            return
+        whole = _partitions(_other(self.store, self.chain.snapshot))
+        gone = changes.partitions & whole
+        if gone:
+            deltas = {entry.partition for entry in view.entries(None)} - changes.partitions
+            self._refuse(gone, whole, deltas | kept)
+
+    def after(self, snapshot: Snapshot, rows_stay: bool, publish: Callable[[Store, Plan], object]) -> None:
+        """Take the partitions of an overwrite of the delta branch out of the snapshot branch, which would hide them.
+        May be asked again for the same commit. `publish`: an OVERWRITE of a branch.
+
+        Errors: CommitError where that fails, the overwrite itself being committed.
+        """
+        if not self.is_delta or snapshot.commit_kind is not CommitKind.OVERWRITE or rows_stay:
+            return
+        touched = frozenset(entry.partition for entry in delta_entries(self.store, snapshot))
+        whole = _other(self.store, self.chain.snapshot)
+        if whole is None or not touched & _partitions(whole):
+            return
+        try:
+            with suppress(NothingLeftError):
+                publish(whole, _dropping(touched))
+        except BucketlakeError as error:
+            raise CommitError(
+                "deltas were overwritten, and partitions of the snapshot branch that hide them are still there",
+                table=self.store.paths.root,
+                partitions=[self.store.paths.partition_texts(partition) for partition in sorted(touched)],
+                reason=str(error),
+                remedy=f"drop them from t$branch_{self.chain.snapshot}",
+            ) from error
+
+    def _refuse(self, gone: Collection[bytes], whole: Collection[bytes], deltas: Collection[bytes]) -> None:
+        """InvalidError where deltas follow a partition that goes, before the next that stays, with none before it."""
+        staying = by_group(places(self.store, set(whole) - set(gone)))
+        following = by_group(places(self.store, deltas))
+        for partition, place in places(self.store, gone).items():
+            anchors = [chain for chain, _ in staying.get(place.group, [])]
+            if any(chain < place.chain for chain in anchors):
+                continue
+            end = min((chain for chain in anchors if chain > place.chain), default=None)
+            behind = [chain for chain, _ in following.get(place.group, []) if chain > place.chain]
+            if any(end is None or chain < end for chain in behind):
+                raise InvalidError(
+                    "Snapshot partition cannot be dropped.",
+                    table=self.store.paths.root,
+                    partition=self.store.paths.partition_texts(partition),
+                    reason="deltas behind it are read on top of it, and no snapshot partition is before it",
+                    remedy="write an earlier snapshot partition first, or one behind those deltas, or drop them",
+                )
+
+
+def _other(store: Store, name: str) -> Store | None:
+    """The other branch; None where it is not there (yet, or any more)."""
+    with suppress(NotFoundError):
+        return opened(store, name)
+    return None
+
+
+def _partitions(store: Store | None) -> frozenset[bytes]:
+    snapshot = None if store is None else store.latest_snapshot()
+    if store is None or snapshot is None:
+        return frozenset()
+    return frozenset(entry.partition for entry in live_entries(store, snapshot))
+
+
+def _left(view: View, changes: Changes) -> frozenset[bytes]:
+    """The partitions of a change that have files after it."""
+    gone = {entry_key(entry) for entry in changes.table if entry.kind is FileKind.DELETE}
+    stay = [entry for entry in view.entries(changes.partitions) if entry_key(entry) not in gone]
+    return frozenset(e.partition for e in (*stay, *(one for one in changes.table if one.kind is FileKind.ADD)))
+
+
+def _dropping(wanted: frozenset[bytes]) -> Plan:
+    """The plan of a commit that drops those of the partitions that are there."""
+
+    def plan(view: View) -> Changes:
+        found = view.entries(wanted)
+        if not found:
+            raise NothingLeftError
+        gone = [replace(e, kind=FileKind.DELETE) for e in view.indexes if e.partition in wanted]
+        return Changes(tuple(deletion(entry) for entry in found), (), tuple(gone))
+
+    return plan

@@ -1,0 +1,183 @@
+"""UPDATE and MERGE of append tables: rows stay where they are, whoever computes and writes their new values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bucketlake.errors import InvalidError
+from bucketlake.ops.scan.scan import Scan, plan
+from bucketlake.spark.merge import held
+from bucketlake.spark.read import among, reader
+from bucketlake.spark.session import Lake
+
+COLUMNS = """id BIGINT NOT NULL, b BOOLEAN, i INT, d DECIMAL(12, 2), w DECIMAL(30, 3), f FLOAT, t STRING, v VARCHAR(5),
+    c CHAR(4), y BINARY, e DATE, n TIMESTAMP_NTZ, z TIMESTAMP, s STRUCT<x: INT>, a ARRAY<INT>, k INT DEFAULT 7"""
+TABLES = {
+    "plain": "",
+    "partitioned": "PARTITIONED BY (i)",
+    "bucketed": "TBLPROPERTIES ('bucket' = '2', 'bucket-key' = 'id')",
+    "orc": "TBLPROPERTIES ('file.format' = 'orc')",
+}
+NEW = {
+    "b": "NOT t.b",
+    "d": "t.d * 2",
+    "w": "t.w + 1",
+    "f": "-t.f",
+    "t": "concat(t.t, '!')",
+    "v": "'v'",
+    "c": "'c'",
+    "y": "X'00ff'",
+    "e": "t.e + 1",
+    "n": "t.n + INTERVAL 1 HOUR",
+    "z": "t.z - INTERVAL 1 HOUR",
+}
+SET = ", ".join(f"{name} = {value}" for name, value in NEW.items())
+WAYS: dict[str, dict[Any, dict[str, int]]] = {
+    "driver": {},
+    "tasks": {reader: {"SMALL_ROWS": 0}},
+    "frames": {reader: {"SMALL_ROWS": 0}, among: {"MOST_ROWS": 1}},
+    "shuffled": {reader: {"SMALL_ROWS": 0}, among: {"MOST_ROWS": 1}, held: {"FEW_ROWS": 1}},
+}
+
+
+def made(lake: Lake, kind: str, rows: int = 40) -> None:
+    lake.sql(f"CREATE TABLE db.t ({COLUMNS}) {TABLES[kind]}")
+    for start, end in ((0, rows // 2), (rows // 2, rows)):
+        lake.sql(
+            f"""INSERT INTO db.t SELECT id, id % 2 = 0, id % 3, id / 4, id * 1000, id / 8, concat('t', id), 'old', 'o',
+            CAST('y' AS BINARY), date_add('2024-02-28', CAST(id AS INT)), timestamp_ntz'2024-03-31 01:30:00',
+            timestamp'2024-03-31 01:30:00Z', IF(id % 4 = 0, NULL, named_struct('x', id)), array(id, NULL), id
+            FROM range({start}, {end})"""
+        )
+
+
+def rows_of(lake: Lake, query: str = "SELECT * FROM db.t") -> list[tuple[Any, ...]]:
+    return sorted((tuple(row) for row in lake.sql(query).collect()), key=lambda row: row[0])
+
+
+def computed(lake: Lake, where: str) -> list[tuple[Any, ...]]:
+    """The rows as an UPDATE shall leave them, told by a query."""
+    parts = {**NEW, "c": "rpad('c', 4, ' ')"}
+    names = [
+        column.split()[0] for column in COLUMNS.replace("d DECIMAL(12, 2), w DECIMAL(30, 3)", "d D, w W").split(",")
+    ]
+    listed = [f"IF({where}, {parts[name]}, t.{name}) AS {name}" if name in parts else f"t.{name}" for name in names]
+    return rows_of(lake, f"SELECT {', '.join(listed)} FROM db.t t")
+
+
+def files(lake: Lake) -> list[int]:
+    return sorted(f.row_count for split in plan(lake.table("db.t").table.store, Scan()).splits for f in split.files)
+
+
+def choose(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    for module, values in WAYS[way].items():
+        for name, value in values.items():
+            monkeypatch.setattr(module, name, value)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("kind", "way"),
+    [("plain", "driver"), ("plain", "tasks"), ("partitioned", "tasks"), ("bucketed", "tasks"), ("orc", "driver")],
+)
+def test_update(classic: Lake, monkeypatch: pytest.MonkeyPatch, kind: str, way: str) -> None:
+    choose(monkeypatch, way)
+    made(classic, kind)
+    before = files(classic)
+    expected = computed(classic, "t.id % 5 = 1")
+    classic.sql(f"UPDATE db.t AS t SET {SET} WHERE t.id % 5 = 1")
+    assert rows_of(classic) == expected
+    assert (sum(files(classic)), len(files(classic)) <= len(before)) == (40, True)
+    classic.sql("UPDATE db.t SET k = NULL, t = DEFAULT WHERE id = 3")  # null in a column that has a default
+    assert rows_of(classic, "SELECT id, k, t FROM db.t WHERE id = 3") == [(3, 7, None)]
+    assert not classic.table("db.t").table.fsck(level="rows").findings
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("kind", "way"),
+    [("plain", "driver"), ("plain", "tasks"), ("plain", "frames"), ("plain", "shuffled"), ("partitioned", "shuffled"),
+     ("bucketed", "frames"), ("orc", "shuffled")],
+)  # fmt: skip
+def test_merge(classic: Lake, monkeypatch: pytest.MonkeyPatch, kind: str, way: str) -> None:
+    choose(monkeypatch, way)
+    made(classic, kind)
+    before = files(classic)
+    expected = computed(classic, "t.id % 5 = 1 AND t.id < 30")
+    added = [(id, *[None] * 5, f"new {id}", *[None] * 8, 7) for id in range(41, 50, 5)]
+    assignments = SET.replace("(t.t, '!')", "(t.t, s.x)")
+    classic.sql(
+        f"""MERGE INTO db.t t USING (SELECT id, '!' AS x FROM range(1, 50, 5)) s ON t.id = s.id
+        WHEN MATCHED AND t.id < 30 THEN UPDATE SET {assignments}
+        WHEN NOT MATCHED THEN INSERT (id, t) VALUES (s.id, concat('new ', s.id))"""
+    )
+    assert rows_of(classic) == sorted([*expected, *added], key=lambda row: row[0])
+    assert sum(files(classic)) == 42
+    assert len(files(classic)) <= len(before) + (2 if kind == "bucketed" else 1)
+    assert not classic.table("db.t").table.fsck(level="rows").findings
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("way", ["driver", "tasks", "shuffled"])
+def test_clauses_that_set_other_columns_and_values_that_do_not_fit(
+    classic: Lake, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    choose(monkeypatch, way)
+    made(classic, "plain")
+    before = rows_of(classic, "SELECT id, t, k, v FROM db.t")
+    classic.sql(
+        """MERGE INTO db.t t USING (SELECT id FROM range(0, 20)) s ON t.id = s.id
+        WHEN MATCHED AND s.id % 4 = 0 THEN UPDATE SET t = 'four' WHEN MATCHED AND s.id % 2 = 0 THEN UPDATE SET k = -1"""
+    )
+    expected = [
+        (id, "four" if id < 20 and id % 4 == 0 else t, -1 if id < 20 and id % 4 == 2 else k, v)
+        for id, t, k, v in before
+    ]
+    assert rows_of(classic, "SELECT id, t, k, v FROM db.t") == expected
+    paths = set(classic.sql("SELECT file_path FROM `db`.`t$files`").toPandas()["file_path"])
+    for value in ("v = 'too long'", "id = CAST(NULL AS BIGINT)", "d = 1e12"):
+        with pytest.raises(Exception, match=r"(?i)v|null|d|exceed|fit"):
+            classic.sql(
+                f"MERGE INTO db.t t USING (SELECT 5L AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET {value}"
+            )
+    assert rows_of(classic, "SELECT id, t, k, v FROM db.t") == expected
+    assert set(classic.sql("SELECT file_path FROM `db`.`t$files`").toPandas()["file_path"]) == paths
+
+
+@pytest.mark.spark
+def test_a_change_of_many_rows_goes_by_a_shuffle(classic: Lake) -> None:
+    classic.sql("CREATE TABLE db.t (id BIGINT, x INT, t STRING)")
+    for start in (0, 150_000):
+        classic.sql(f"INSERT INTO db.t SELECT id, 0, concat('t', id) FROM range({start}, {start + 150_000})")
+    before = files(classic)
+    classic.sql("UPDATE db.t SET x = CAST(id AS INT) WHERE id % 2 = 0")
+    asked = "SELECT count(*), sum(x), count_if(x = id), count_if(t = concat('t', id)) FROM db.t"
+    assert rows_of(classic, asked) == [(300_000, sum(range(0, 300_000, 2)), 150_000, 300_000)]
+    classic.sql(
+        """MERGE INTO db.t USING (SELECT id FROM range(100000, 300100)) s ON t.id = s.id
+        WHEN MATCHED THEN UPDATE SET x = -1 WHEN NOT MATCHED THEN INSERT (id, x, t) VALUES (s.id, -1, '')"""
+    )
+    asked = "SELECT count(*), count_if(x = -1), min(id) FILTER (WHERE x = -1) FROM db.t"
+    assert rows_of(classic, asked) == [(300_100, 200_100, 100_000)]
+    assert sum(files(classic)) == sum(before) + 100
+
+
+@pytest.mark.spark
+def test_columns_that_place_rows_move_them(classic: Lake) -> None:
+    made(classic, "partitioned")
+    classic.sql("UPDATE db.t SET i = 9, k = 1 WHERE id < 4")
+    classic.sql(
+        "MERGE INTO db.t t USING (SELECT 20L AS id, 9 AS i) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET i = s.i"
+    )
+    assert [row[0] for row in rows_of(classic, "SELECT id FROM db.t WHERE i = 9")] == [0, 1, 2, 3, 20]
+    with pytest.raises(InvalidError, match="no such column"):
+        classic.table("db.t").update({"nope": "1"}, "id = 1")
+
+
+def test_by_python(lake: Lake) -> None:
+    made(lake, "plain", 20)
+    lake.table("db.t").update({"t": "concat(t, '?')", "k": "id + 1"}, "id % 2 = 1 AND length(t) = 2")
+    expected = [(id, f"t{id}?", id + 1) if id % 2 and id < 10 else (id, f"t{id}", id) for id in range(20)]
+    assert rows_of(lake, "SELECT id, t, k FROM db.t") == expected
