@@ -57,8 +57,10 @@ def first(cases: Sequence[Any], quick: int) -> list[Any]:
 
 
 def later(cases: Sequence[Any], quick: int) -> list[Any]:
-    """The cases, of which `make test` runs the first ones, so many, and `make test-slow` the rest."""
-    return [case if place < quick else pytest.param(case, marks=pytest.mark.slow) for place, case in enumerate(cases)]
+    """The cases, of which `make test` runs the first ones, so many, and `make test-slow` the rest. Tuples are of several
+    arguments."""
+    rest = [case if isinstance(case, tuple) else (case,) for case in cases[quick:]]
+    return [*cases[:quick], *(pytest.param(*case, marks=pytest.mark.slow) for case in rest)]
 
 
 def pairwise(*axes: Sequence[Any], when: Callable[..., bool] = lambda *_: True) -> list[tuple[Any, ...]]:

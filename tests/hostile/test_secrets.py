@@ -81,7 +81,7 @@ def test_other_texts_stay(text: str) -> None:
 def test_messages_hold_no_commands_for_a_terminal(sign: str) -> None:
     error = InvalidError(f"no {sign}such column", column=sign, remedy=f"drop {sign}")
     assert sign not in str(error) and sign not in str(pickle.loads(pickle.dumps(error)))
-    assert (error.what, str(InvalidError("two\nlines", x="ß\t"))) == (f"no {sign}such column", "two\nlines [x=ß\t]")
+    assert (error.what, str(InvalidError("two\nlines", x="ß\t"))) == (f"no {sign}such column", "two\nlines\n[x=ß\t]")
 
 
 def test_options_are_shown_without_secrets() -> None:

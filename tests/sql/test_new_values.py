@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.profile import later
 
 from bucketlake.errors import InvalidError
 from bucketlake.ops.scan.scan import Scan, plan
@@ -80,7 +81,9 @@ def choose(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("kind", "way"),
-    [("plain", "driver"), ("plain", "tasks"), ("partitioned", "tasks"), ("bucketed", "tasks"), ("orc", "driver")],
+    later(
+        [("plain", "driver"), ("partitioned", "tasks"), ("bucketed", "tasks"), ("plain", "tasks"), ("orc", "driver")], 2
+    ),
 )
 def test_update(classic: Lake, monkeypatch: pytest.MonkeyPatch, kind: str, way: str) -> None:
     choose(monkeypatch, way)
@@ -98,9 +101,14 @@ def test_update(classic: Lake, monkeypatch: pytest.MonkeyPatch, kind: str, way: 
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("kind", "way"),
-    [("plain", "driver"), ("plain", "tasks"), ("plain", "frames"), ("plain", "shuffled"), ("partitioned", "shuffled"),
-     ("bucketed", "frames"), ("orc", "shuffled")],
-)  # fmt: skip
+    later(
+        [
+            *(("plain", "driver"), ("plain", "shuffled"), ("bucketed", "frames"), ("plain", "tasks")),
+            *(("plain", "frames"), ("partitioned", "shuffled"), ("orc", "shuffled")),
+        ],
+        4,
+    ),
+)
 def test_merge(classic: Lake, monkeypatch: pytest.MonkeyPatch, kind: str, way: str) -> None:
     choose(monkeypatch, way)
     made(classic, kind)
@@ -120,7 +128,7 @@ def test_merge(classic: Lake, monkeypatch: pytest.MonkeyPatch, kind: str, way: s
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("way", ["driver", "tasks", "shuffled"])
+@pytest.mark.parametrize("way", later(["driver", "shuffled", "tasks"], 2))
 def test_clauses_that_set_other_columns_and_values_that_do_not_fit(
     classic: Lake, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
