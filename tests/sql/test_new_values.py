@@ -146,7 +146,7 @@ def test_clauses_that_set_other_columns_and_values_that_do_not_fit(
     assert rows_of(classic, "SELECT id, t, k, v FROM db.t") == expected
     paths = set(classic.sql("SELECT file_path FROM `db`.`t$files`").toPandas()["file_path"])
     for value in ("v = 'too long'", "id = CAST(NULL AS BIGINT)", "d = 1e12"):
-        with pytest.raises(Exception, match=r"(?i)v|null|d|exceed|fit"):
+        with pytest.raises(InvalidError):
             classic.sql(
                 f"MERGE INTO db.t t USING (SELECT 5L AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET {value}"
             )

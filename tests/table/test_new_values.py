@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -28,8 +29,11 @@ from tests.sim.tables import ROOT, create_table, make_store, table_schema
 import bucketlake
 from bucketlake.catalog import Catalog
 from bucketlake.errors import BucketlakeError, InvalidError
+from bucketlake.format.index.deletion_vector import vector_of
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.ops.change.append_rows import update_rows
+from bucketlake.ops.change.new_values import NewValues, rewrite_changed
+from bucketlake.ops.change.touched import Touched
 from bucketlake.ops.scan.scan import Scan, plan
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.schema.change import AddColumn, RenameColumn, SetOption
@@ -170,6 +174,23 @@ def test_values_are_checked(catalog: Catalog) -> None:
             table.update(values)
     assert stored(table) == [(1, 1)]
     assert len(list(Path(table.path).rglob("*.parquet"))) == 1
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc"])
+def test_values_that_do_not_fit_are_no_fault_of_a_file(catalog: Catalog, kind: str) -> None:
+    """Tasks tell errors of rows apart from damage: they would be tried again."""
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int32())])
+    table = catalog.create_table("db.t", schema, options=KINDS[kind])
+    table.write_arrow(pa.table({"id": [1, 2], "n": [1, 2]}, schema))
+    (split,) = plan(table.store, Scan()).splits
+    touched = Touched(
+        split, split.files[0], vector_of(np.array([1]), bits64=False), vector_of(np.array([], np.int64), bits64=False)
+    )
+    row = {"id": pa.array([None], pa.int64()), "file": pa.array([0]), "position": pa.array([1])}
+    values = NewValues(table.schema.fields[:1], pa.table(row).to_batches())
+    with pytest.raises(InvalidError, match="id"):
+        rewrite_changed(table.store, [(0, touched)], values)
+    assert len(list(Path(table.path).rglob("data-*"))) == 1
 
 
 @pytest.mark.parametrize("seed", seeds(12, 200))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Set
 from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 from typing import BinaryIO
 
@@ -48,15 +49,23 @@ def replace_columns(
     """Write a data file to `path` with new values; statistics are of the replaced columns. On failure nothing stays.
 
     Raises: NotFoundError, CorruptError, StorageError, naming the file that is read."""
-    with decoding(BROKEN, file.path), storage.open_input(file.path) as opened:
-        check_length(opened, file)
-        columns = ReplacedColumns.of(opened, replacement.fields, replacement.form)
-        if columns is None:
-            return None
-        found = _Groups(opened, file, replacement, columns.told, change)
+    reading = partial(decoding, BROKEN, file.path)  # not around `change`: values that do not fit are no fault of a file
+    with storage.open_input(file.path) as opened:
+        with reading():
+            check_length(opened, file)
+            columns = ReplacedColumns.of(opened, replacement.fields, replacement.form)
+            if columns is None:
+                return None
+            found = _Groups(opened, file, replacement, columns.told)
         out = storage.open_output(path)
         try:
-            metadata, size = columns.write(out, found.values)
+            writing = columns.to(out)
+            for number, (first, end) in enumerate(found.bounds):
+                places, new = change(first, end)
+                with reading():
+                    writing.add(found.values(number, places, new))
+            with reading():
+                metadata, size = writing.finish()
             out.close()
         except BaseException:
             with suppress(Exception):
@@ -75,26 +84,22 @@ def replace_columns(
 class _Groups:
     """The new values of a file's row groups, one after the other; `collector` takes what the footer does not tell."""
 
-    def __init__(
-        self, opened: BinaryIO, file: Recorded, replacement: Replacement, told: Set[str], change: Change
-    ) -> None:
+    def __init__(self, opened: BinaryIO, file: Recorded, replacement: Replacement, told: Set[str]) -> None:
         self._source = ParquetSource(opened, replacement.fields, remote="://" in file.path)
         check_rows(file, self._source.metadata.num_rows)
-        self._fields, self._change = replacement.fields, change
+        self._fields = replacement.fields
         modes = zip(replacement.fields, replacement.modes, strict=True)
         untold = [(item, mode) for item, mode in modes if item.name not in told]
         self.collector = StatsCollector([item for item, _ in untold], [mode for _, mode in untold])
         self._looks_at_all = bool(untold)
         ends = np.cumsum([0, *self._source.group_rows]).tolist()
-        self._bounds = list(pairwise(ends))
+        self.bounds = list(pairwise(ends))  # of each row group: its first row, and that behind it
 
-    def values(self, number: int) -> pa.Table | None:
-        """See `parquet_columns.Values`."""
-        first, end = self._bounds[number]
-        places, new = self._change(first, end)
+    def values(self, number: int, places: np.ndarray, new: pa.Table) -> pa.Table | None:
+        """The columns of a row group with new values at these positions of the file; None where they stay."""
         if not len(places) and not self._looks_at_all:
             return None
-        batches = list(self._patched(number, places - first, new))
+        batches = list(self._patched(number, places - self.bounds[number][0], new))
         for batch in batches if self._looks_at_all else ():
             self.collector.update(batch)
         return pa.Table.from_batches(batches, arrow_schema(self._fields)) if len(places) else None

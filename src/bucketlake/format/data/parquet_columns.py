@@ -3,7 +3,9 @@
     file := "PAR1", column chunk*, column index*, offset index*, footer, its length, "PAR1"
 
     found = ReplacedColumns.of(opened, fields, form)    None where the file holds these columns otherwise
-    found.write(out, values)                            values(group): the columns' new table, None: as they are
+    writing = found.to(out)
+    writing.add(table)                                  the next row group: the columns' new table, None: as they are
+    writing.finish()                                    the footer, and how many bytes there are
 
 Neither decoding nor encoding the columns that stay is what makes a change of few columns cheap; a row group without a
 change is copied whole. What moves are offsets: of chunks and, in their offset indexes, of pages. Bloom filters, which
@@ -16,7 +18,7 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -39,8 +41,6 @@ _ELSEWHERE, _CHUNK_OFFSET, _META, _OFFSET_INDEX, _COLUMN_INDEX, _CRYPTO = 1, 2, 
 _PLAIN_BYTES, _COMPRESSED, _DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE, _BLOOM = 6, 7, 9, 10, 11, (14, 15)
 _NAME, _CHILDREN, _FIELD_ID = 4, 5, 9
 _LOCATIONS, _PAGE_OFFSET = 1, 1
-Values = Callable[[int], "pa.Table | None"]
-"""By number of a row group: new values of the columns, as many as it has rows; None where they stay as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class ReplacedColumns:
     form: FileFormat
     told: frozenset[str]
     leaves: frozenset[int]
-    _tree: Struct
+    tree: Struct
     _end: int
 
     @classmethod
@@ -104,33 +104,26 @@ class ReplacedColumns:
     @property
     def group_rows(self) -> list[int]:
         """The rows of each row group."""
-        return [_known(get(group, _GROUP_ROWS)) for group in self._groups]
+        return [_known(get(group, _GROUP_ROWS)) for group in self.groups]
 
-    def write(self, out: BinaryIO, values: Values) -> tuple[pq.FileMetaData, int]:
-        """Write the whole file; its footer and how many bytes it has."""
-        place = _Output(out)
-        place.write(MAGIC)
-        groups = [self._write_group(place, number, values(number)) for number in range(len(self._groups))]
-        for fields in (_COLUMN_INDEX, _OFFSET_INDEX):
-            for chunk, moved in (item for group in groups for item in group):
-                _write_index(place, chunk, fields, moved)
-        footer = closed(thrift.encode_struct(self._tree))
-        place.write(footer)
-        return pq.read_metadata(pa.BufferReader(MAGIC + footer)), place.size
+    def to(self, out: BinaryIO) -> Writing:
+        """Begin to write the whole file."""
+        return Writing(self, _Output(out))
 
     @property
-    def _groups(self) -> list[Struct]:
-        found = get(self._tree, _GROUPS)
+    def groups(self) -> list[Struct]:
+        """The footer's row groups."""
+        found = get(self.tree, _GROUPS)
         return found[1] if found is not None else []
 
     def _is_plain(self) -> bool:
         """Whether every chunk lies in this file, readable by everyone."""
-        chunks = [chunk for group in self._groups for chunk in _known(get(group, _CHUNKS))[1]]
+        chunks = [chunk for group in self.groups for chunk in _known(get(group, _CHUNKS))[1]]
         return all(get(chunk, number) is None for chunk in chunks for number in (_ELSEWHERE, *_CRYPTO))
 
-    def _write_group(self, out: _Output, number: int, table: pa.Table | None) -> list[tuple[_Chunk, int]]:
+    def write_group(self, out: _Output, number: int, table: pa.Table | None) -> list[tuple[_Chunk, int]]:
         """Write a row group's chunks in their order; each with the distance by which its bytes have moved."""
-        group = self._groups[number]
+        group = self.groups[number]
         rows = _known(get(group, _GROUP_ROWS))
         chunks = [_chunk(tree, self.file, self._end) for tree in _known(get(group, _CHUNKS))[1]]
         if table is not None:
@@ -160,6 +153,30 @@ class ReplacedColumns:
         tree, end = _tree(data.getvalue())
         (group,) = _known(get(tree, _GROUPS))[1]
         return [_chunk(chunk, data, end) for chunk in _known(get(group, _CHUNKS))[1]]
+
+
+class Writing:
+    """A file with replaced columns on its way out, row group by row group."""
+
+    def __init__(self, columns: ReplacedColumns, out: _Output) -> None:
+        self._columns, self._out = columns, out
+        self._written: list[tuple[_Chunk, int]] = []
+        self._count = 0
+        out.write(MAGIC)
+
+    def add(self, table: pa.Table | None) -> None:
+        """Write the next row group. `table`: new values of the columns, as many as it has rows."""
+        self._written += self._columns.write_group(self._out, self._count, table)
+        self._count += 1
+
+    def finish(self) -> tuple[pq.FileMetaData, int]:
+        """Write what stands behind the row groups; the footer and how many bytes the file has."""
+        for fields in (_COLUMN_INDEX, _OFFSET_INDEX):
+            for chunk, moved in self._written:
+                _write_index(self._out, chunk, fields, moved)
+        footer = closed(thrift.encode_struct(self._columns.tree))
+        self._out.write(footer)
+        return pq.read_metadata(pa.BufferReader(MAGIC + footer)), self._out.size
 
 
 class _Output:

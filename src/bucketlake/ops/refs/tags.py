@@ -144,9 +144,7 @@ def replace_tag(store: Store, name: str, snapshot_id: int | None = None, lifetim
     path = _checked_path(store, name)
     before = store.find_tag(name)
     if before is None:
-        raise NotFoundError(
-            f"Tag '{name}' doesn't exist.", table=store.paths.root, remedy=tag_remedy(name, store.tag_names())
-        )
+        raise _no_tag(store, name)
     for _ in range(ATTEMPTS):
         source = find_source(store, snapshot_id)
         store.env.storage.write(path, _tagged(store, source, lifetime))
@@ -167,9 +165,7 @@ def rename_tag(store: Store, name: str, target: str) -> None:
     source, path = _checked_path(store, name), _checked_path(store, target)
     tag = store.find_tag(name)
     if tag is None:
-        raise NotFoundError(
-            f"Tag '{name}' doesn't exist.", table=store.paths.root, remedy=tag_remedy(name, store.tag_names())
-        )
+        raise _no_tag(store, name)
     if not put_new(store.env.storage, path, encode_snapshot(tag)):
         raise AlreadyExistsError(f"Tag '{target}' already exists.", table=store.paths.root)
     both = f"Tag '{target}' is made, and '{name}' may be there still."
