@@ -13,6 +13,7 @@ import pytest
 from tests.profile import SOAK, first
 from tests.sql.merges import KINDS
 
+from bucketlake.errors import CorruptError
 from bucketlake.spark.read import among, reader
 from bucketlake.spark.session import Lake
 
@@ -166,6 +167,20 @@ def test_columns_of_files_without_a_match_are_not_read(classic: Lake, kind: str)
     gone = {8, *((0, 12) if kind == "keyed" else ())}
     assert [row[0] for row in rows] == [number for number in [*range(20), 30] if number not in gone]
     assert rows[2 - (kind == "keyed")] == (2, "g0", 5, "c2g0")
+
+
+def test_columns_that_only_the_source_is_asked_for_are_not_read(classic: Lake) -> None:
+    _made(classic, "append")
+    _add(classic, "range(0, 20)")
+    (file,) = classic.table("db.t").table.files()
+    _source(classic, [(2, "g0", 5)])
+    merge = """MERGE INTO db.t USING (SELECT *, 'xyz' AS c FROM source) s ON t.a = s.a AND t.g = s.g
+        WHEN MATCHED AND {} > 2 THEN UPDATE SET b = length(s.c) + s.b"""
+    with _spoiled(file.path, ("c", "d", "e")):
+        classic.sql(merge.format("length(s.c)"))
+        with pytest.raises(CorruptError):
+            classic.sql(merge.format("length(t.c)"))
+    assert classic.sql("SELECT a, b FROM db.t WHERE a < 4").collect() == [(0, 0), (1, 10), (2, 8), (3, 30)]
 
 
 def _holds(path: str, number: int) -> bool:

@@ -64,7 +64,8 @@ class Equality:
 class Merge:
     """A MERGE. `target`, `source`: the names that qualify columns; `equalities`: parts of `on` that must all hold;
     `only`: they are all of it. `words`: what a column may be named by anywhere in the statement, folded;
-    `given`: Columns by the texts that stand for them. `qualified`: the clauses name each column by its table."""
+    `given`: Columns by the texts that stand for them. `qualified`: the clauses name each column by its table;
+    `named`: the columns of the target that they name, None where that is not certain."""
 
     target: str
     source: str
@@ -75,6 +76,7 @@ class Merge:
     words: str = ""
     given: Mapping[str, Column] = field(default_factory=dict)
     qualified: bool = False
+    named: frozenset[str] | None = None
 
     def expr(self, text: str) -> Column:
         """A text as a column, or the Column that it stands for."""

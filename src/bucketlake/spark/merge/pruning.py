@@ -45,6 +45,9 @@ def needed_columns(
     if kept and asked is None:
         return None
     wanted = {*schema.primary_keys, *schema.partition_keys, *kept}
+    if merge.named is not None and merge.only:
+        wanted |= merge.named.union(item.column for item in merge.equalities)
+        return tuple(name for name in schema.field_names if name in wanted)
     return tuple(name for name in schema.field_names if name in wanted or mentioned(merge.words, name))
 
 

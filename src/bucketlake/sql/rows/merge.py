@@ -5,7 +5,7 @@ Spec: docs/sql/merge.md
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
@@ -242,6 +242,8 @@ class MergeInto:
         texts = [self.on, *(text for clause in self.clauses for text in (clause.condition, *clause.values) if text)]
         sides = {target: schema.field_names, self.source.name: columns}
         words = [text.text for text in texts] + (list(schema.field_names) if self.given else [])
+        qualified = all(_is_qualified(text.text, sides) for text in texts[1:])
+        named = {name for text in texts[1:] for name in _named(text.text, target)} if qualified else set()
         return Merge(
             target,
             self.source.name,
@@ -251,7 +253,10 @@ class MergeInto:
             only,
             " ".join(words).lower(),
             self.given,
-            all(_is_qualified(text.text, sides) for text in texts[1:]),
+            qualified,
+            frozenset(name for name in schema.field_names if name.lower() in named)
+            if qualified and not self.given
+            else None,
         )
 
     def _clause(self, clause: When, schema: TableSchema) -> Clause:
@@ -426,6 +431,15 @@ def _all_qualified(text: str, columns: set[str]) -> bool:
         token.kind in ("word", "quoted") and token.value.lower() in columns and not (at and tokens[at - 1].value == ".")
         for at, token in enumerate(tokens)
     )
+
+
+def _named(text: str, table: str) -> Iterator[str]:
+    """The columns of a table that a qualified text names, folded."""
+    tokens = Cursor(text).tokens
+    for at in range(2, len(tokens)):
+        owner = tokens[at - 2].value.lower() == table.lower() and (at < 3 or tokens[at - 3].value != ".")
+        if owner and tokens[at - 1].value == ".":
+            yield tokens[at].value.lower()
 
 
 def _is_qualified(text: str, tables: Mapping[str, Sequence[str]]) -> bool:
