@@ -39,6 +39,7 @@ from bucketlake.redaction import repr_of
 from bucketlake.types.model import DataField, DataType, Root, type_text
 from bucketlake.values import dataclass
 
+MAIN = "main"  # the branch that lies in the table's own folder
 POSTPONE_BUCKET = -2
 FILE_INDEX_SUFFIX = ".index"  # of a data file's index, beside it
 BLOB_REFERENCES_SUFFIX = ".blobref"  # of what says which packs of blobs its rows point at
@@ -78,10 +79,14 @@ class TablePaths:
     # ---- metadata
 
     @property
+    def branch_name(self) -> str:
+        """The branch that these files are of."""
+        return self.options.get("branch", MAIN)
+
+    @property
     def meta_root(self) -> str:
         """Where schemas, snapshots and tags of the branch lie: the root, for the main branch."""
-        branch = self.options.get("branch", "main")
-        return self.root if branch == "main" else self.branch(branch)
+        return self.root if self.branch_name == MAIN else self.branch(self.branch_name)
 
     @property
     def schema_dir(self) -> str:

@@ -11,7 +11,7 @@ from bucketlake.cli.grammar import Argument, Group, Option
 from bucketlake.cli.maintain import Changing
 from bucketlake.cli.output import confirmed
 from bucketlake.cli.text import clean, count
-from bucketlake.cli.warehouse import InWarehouse, OfTable, millis_of, open_warehouse, pairs_of, told_options
+from bucketlake.cli.warehouse import InWarehouse, OfTable, millis_of, names_in, open_warehouse, pairs_of, told_options
 from bucketlake.errors import AlreadyExistsError, CorruptError, InvalidError, NotFoundError
 from bucketlake.lazy import lazy
 
@@ -73,18 +73,14 @@ def create(given: Create) -> Facts:
         catalog.create_table(
             given.name,
             fields,
-            _listed(given.partition_by),
-            _listed(given.key),
+            names_in(given.partition_by),
+            names_in(given.key),
             options,
             given.comment,
             ignore_if_exists=given.if_not_exists,
         )
     text = f"made {found.text}" if made else f"{found.text} is there"
     return Facts({"table": found.text, "created": made}, text=[clean(text)])
-
-
-def _listed(text: str | None) -> list[str]:
-    return [one.strip() for one in (text or "").split(",") if one.strip()]
 
 
 class Drop(OfTable, Rehearsing):

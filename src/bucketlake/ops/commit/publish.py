@@ -51,8 +51,8 @@ from bucketlake.ops.commit.telling import tell_committed, tell_failed
 from bucketlake.ops.scan.scan import delta_entries
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import MAX_SEQUENCE_PROPERTY, ROWS_STAY_PROPERTY, Changes
-from bucketlake.ops.table.entries import record_count
-from bucketlake.ops.table.publishing import branch_of, is_managed, publish
+from bucketlake.ops.table.entries import entry_name, record_count
+from bucketlake.ops.table.publishing import is_managed, publish
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
 from bucketlake.schema.schema import BucketMode
 from bucketlake.values import dataclass
@@ -500,7 +500,7 @@ class Publisher:
             commit=replace(name, snapshot=snapshot.id),
             uuid=snapshot.uuid,
             path=self._store.paths.root,
-            branch=branch_of(self._store),
+            branch=self._store.branch_name,
             remedy="look where it is, and for a snapshot with this uuid, before committing again; no file was removed",
         )
 
@@ -528,11 +528,6 @@ class Publisher:
         for name in names:
             with suppress(Exception):
                 self._store.env.storage.delete(self._store.paths.manifest(name))
-
-
-def entry_name(entry: ManifestEntry) -> tuple[bytes, int, str]:
-    """What tells a file from others, whatever its level."""
-    return entry.partition, entry.bucket, entry.file.file_name
 
 
 def _without_stats(entry: ManifestEntry) -> ManifestEntry:

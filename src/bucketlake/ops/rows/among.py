@@ -34,6 +34,7 @@ from bucketlake.ops.rows.one_file import FileLayout, file_layout
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.partitions import partition_columns
 from bucketlake.ops.table.store import Store
+from bucketlake.types.arrow import whole
 from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, arrow_schema, canonical_batch
 from bucketlake.values import dataclass
 
@@ -69,7 +70,7 @@ class Among:
         fields = tuple(replace(item, type=item.type.with_nullable(True)) for item in fields)
         known = rows.rename_columns([item.name for item in fields]).drop_null()
         known = known.group_by(known.column_names, use_threads=False).aggregate([]) if known.num_rows else known
-        batch = pa.RecordBatch.from_arrays([_whole(column) for column in known.columns], names=known.column_names)
+        batch = pa.RecordBatch.from_arrays([whole(column) for column in known.columns], names=known.column_names)
         return cls(fields, canonical_batch(batch, fields, trusted=True))
 
     def only(self, names: Sequence[str]) -> pa.RecordBatch:
@@ -130,10 +131,6 @@ class Among:
                 own = own[same.to_numpy(zero_copy_only=False)]
             found.append(first + own)
         return np.concatenate(found)
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _lies_within(values: pa.Array, least: Any, most: Any) -> bool:
