@@ -18,7 +18,8 @@ from bucketlake.format.data.datafile import Recorded, read_recorded
 from bucketlake.lsm import merge
 from bucketlake.schema.schema import AddColumn, RenameColumn, UpdateColumnType
 from bucketlake.types.encoded import alike, concatenated, plain
-from bucketlake.types.model import STRING, DataField, parse_type
+from bucketlake.types.model import STRING, DataField
+from bucketlake.types.parse import parse_type
 
 SCHEMA = pa.schema(
     [

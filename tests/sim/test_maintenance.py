@@ -49,7 +49,7 @@ from bucketlake.ops.clean.orphans import remove_orphans
 from bucketlake.ops.clean.partitions import expire_partitions
 from bucketlake.ops.clone.clone import CloneRequest
 from bucketlake.ops.cluster.request import OrderRequest, clustering_job, perform
-from bucketlake.ops.commit import publish, units
+from bucketlake.ops.commit import draft, units
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.commit.strays import strays
 from bucketlake.ops.compact.compaction import Compaction, compaction_job
@@ -610,7 +610,7 @@ class Serial:
 @contextmanager
 def watched(world: World) -> Iterator[None]:
     """Tell the world of every snapshot that is about to be put, and let nothing run in threads of its own."""
-    real = publish.Publisher._snapshot
+    real = draft.Drafts._snapshot
 
     def spy(self: Any, request: Any, name: Any, base: Any, *rest: Any) -> Snapshot:
         made = real(self, request, name, base, *rest)
@@ -618,7 +618,7 @@ def watched(world: World) -> Iterator[None]:
         return made
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(publish.Publisher, "_snapshot", spy)
+        patch.setattr(draft.Drafts, "_snapshot", spy)
         patch.setattr(stores, "futures", SimpleNamespace(ThreadPoolExecutor=Serial))
         patch.setattr(units, "ThreadPoolExecutor", Serial)
         patch.setattr(progress, "_here", Local())

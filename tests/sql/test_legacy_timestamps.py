@@ -24,7 +24,8 @@ from bucketlake.spark.merge import held
 from bucketlake.spark.read import hidden, reader
 from bucketlake.spark.session import Lake
 from bucketlake.spark.write import tasks
-from bucketlake.types.model import parse_type_text, type_text
+from bucketlake.types.model import type_text
+from bucketlake.types.parse import parse_type_text
 
 pytestmark = pytest.mark.spark
 

@@ -18,7 +18,8 @@ import pytest
 
 import bucketlake
 from bucketlake import Catalog, Table
-from bucketlake.types.model import DataField, parse_type_text
+from bucketlake.types.model import DataField
+from bucketlake.types.parse import parse_type_text
 
 
 @dataclass(frozen=True)

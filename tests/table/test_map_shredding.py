@@ -28,7 +28,8 @@ from bucketlake.schema.schema import (
     TableSchema,
     UpdateColumnType,
 )
-from bucketlake.types.model import BIGINT, DataField, parse_type_text
+from bucketlake.types.model import BIGINT, DataField
+from bucketlake.types.parse import parse_type_text
 
 LAYOUT = "fields.m.map.storage-layout"
 COLUMNS = "fields.m.map.shared-shredding.max-columns"

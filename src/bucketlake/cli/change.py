@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from bucketlake import catalog as catalogs
     from bucketlake.format.metadata.snapshot import Snapshot
     from bucketlake.ops.table.store import Store
-    from bucketlake.types import model
+    from bucketlake.types import parse
 else:
     catalogs = lazy("bucketlake.catalog")
-    model = lazy("bucketlake.types.model")
+    parse = lazy("bucketlake.types.parse")
 
 
 class Asking(Arguments):
@@ -60,7 +60,7 @@ def create(given: Create) -> Facts:
     """Create an empty table."""
     catalog = open_warehouse(given.warehouse, must_exist=False)
     found = catalogs.parse_name(given.name)
-    fields = model.parse_type_text(f"ROW<{given.columns}>", "flink").fields
+    fields = parse.parse_type_text(f"ROW<{given.columns}>", "flink").fields
     made = not catalog.database_exists(found.database) or not catalog.table_exists(given.name)
     if not made and not given.if_not_exists:
         raise AlreadyExistsError("table exists", table=found.text, remedy="--if-not-exists is fine with it")

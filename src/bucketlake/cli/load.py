@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from bucketlake.cli.sources import Source
     from bucketlake.format.metadata.snapshot import Snapshot
     from bucketlake.table import Table
-    from bucketlake.types import model
+    from bucketlake.types import model, parse
 else:
     pa = lazy("pyarrow")
     catalogs = lazy("bucketlake.catalog")
     files, infer = lazy("bucketlake.cli.files"), lazy("bucketlake.cli.infer")
     loading, sources = lazy("bucketlake.cli.loading"), lazy("bucketlake.cli.sources")
-    model = lazy("bucketlake.types.model")
+    model, parse = lazy("bucketlake.types.model"), lazy("bucketlake.types.parse")
 
 EXISTING = ("fail", "append", "replace", "skip")
 
@@ -202,7 +202,7 @@ def _candidates(table: str | None, names: Sequence[str]) -> list[str]:
 
 
 def _said_types(given: Import) -> dict[str, pa.DataType]:
-    said = {name: model.parse_type_text(text, "flink") for name, text in pairs_of(given.type, "--type").items()}
+    said = {name: parse.parse_type_text(text, "flink") for name, text in pairs_of(given.type, "--type").items()}
     return {name: model.arrow_type(kind) for name, kind in said.items()}
 
 
