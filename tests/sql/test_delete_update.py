@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import AnalysisException
-from tests.profile import first, pairs
+from tests.profile import first, later, pairs
 
 import bucketlake
 from bucketlake.errors import InvalidError, UnsupportedError
@@ -267,7 +267,7 @@ CONDITIONS: list[tuple[str, list[int]]] = [
 ]
 
 
-@pytest.mark.parametrize(("case", "vectors", "kind"), pairs(CONDITIONS, ["false", "true"], list(APPEND)))
+@pytest.mark.parametrize(("case", "vectors", "kind"), later(pairs(CONDITIONS, ["false", "true"], list(APPEND)), 9))
 def test_delete_from_append_tables(
     classic: bucketlake.Lake, case: tuple[str, list[int]], vectors: str, kind: str
 ) -> None:
@@ -281,7 +281,7 @@ def test_delete_from_append_tables(
 
 
 @pytest.mark.parametrize("options", APPEND.values(), ids=APPEND)
-@pytest.mark.parametrize("vectors", ["false", "true"])
+@pytest.mark.parametrize("vectors", later(["true", "false"], 1))
 def test_update_of_append_tables(lake: bucketlake.Lake, options: str, vectors: str) -> None:
     append(lake, options, f", 'deletion-vectors.enabled' = '{vectors}'")
     before = snapshots(lake)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.profile import SOAK
+from tests.profile import later, seeds
 from tests.sim.clock import FakeClock
 from tests.sim.storage import (
     FAIL_AFTER,
@@ -541,8 +541,12 @@ def test_rows_that_come_or_go_meanwhile() -> None:
     assert fired and ids(of(storage), "id IN (7, 8)") == [7]
 
 
-@pytest.mark.parametrize("fault", [FAIL_BEFORE, FAIL_AFTER, KILL_BEFORE, KILL_AFTER])
-@pytest.mark.parametrize("action", ["create", "drop"])
+FAULTS = [
+    (action, fault) for fault in (KILL_AFTER, FAIL_BEFORE, FAIL_AFTER, KILL_BEFORE) for action in ("create", "drop")
+]
+
+
+@pytest.mark.parametrize(("action", "fault"), later(FAULTS, 3))
 def test_any_call_may_fail_or_be_the_last(fault: str, action: str) -> None:
     """The index is there whole or not at all, and who repeats the call gets what it was to do."""
 
@@ -571,7 +575,7 @@ def test_any_call_may_fail_or_be_the_last(fault: str, action: str) -> None:
         assert len(indexes(of(storage, 5))) == (action == "create")
 
 
-@pytest.mark.parametrize("seed", range(200 if SOAK else 12))
+@pytest.mark.parametrize("seed", seeds(5, 200))
 def test_against_a_table_without_indexes(catalog: Catalog, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(seed)
     monkeypatch.setattr(build, "MOST_ROWS", chance.choice([3, 10, 1 << 20]))
@@ -655,7 +659,7 @@ def condition(chance: random.Random, depth: int = 2) -> str:
     return chance.choice(forms)
 
 
-@pytest.mark.parametrize("seed", range(300 if SOAK else 12))
+@pytest.mark.parametrize("seed", seeds(6, 300))
 def test_conditions_of_every_form(catalog: Catalog, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(seed)
     monkeypatch.setattr(build, "MOST_ROWS", chance.choice([5, 40, 1 << 20]))

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.profile import seeds
+from tests.profile import later, seeds
 from tests.sim.clock import FakeClock
 from tests.sim.storage import (
     FAIL_AFTER,
@@ -255,7 +255,7 @@ def values_of(inner: MapStorage) -> list[str]:
     return sorted(set(found["v"].to_pylist()))
 
 
-@pytest.mark.parametrize("fault", [FAIL_BEFORE, FAIL_AFTER, KILL_BEFORE, KILL_AFTER])
+@pytest.mark.parametrize("fault", later([KILL_AFTER, FAIL_BEFORE, FAIL_AFTER, KILL_BEFORE], 2))
 def test_every_call_fails_is_lost_or_the_last(fault: str) -> None:
     """The table is as it was or as it shall be, an error leaves no file that no snapshot has, and the update can be
     repeated."""
