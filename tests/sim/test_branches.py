@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 from tests.profile import seeds
+from tests.sim.actors import ROLES, Actor
+from tests.sim.at_once import Run
 from tests.sim.tables import make_store
-from tests.sim.test_maintenance import HERE, PARTITIONS, ROLES, SEEN, VECTORS, Actor, Key, Kind, Run, World
+from tests.sim.world import HERE, PARTITIONS, SEEN, VECTORS, Key, Kind, World
 
 from bucketlake.errors import BucketlakeError
 from bucketlake.format.metadata.snapshot import Snapshot

@@ -26,7 +26,6 @@ from tests.sim.storage import (
 )
 from tests.sim.tables import ROOT, create_table, make_store, table_schema
 
-import bucketlake
 from bucketlake.catalog import Catalog
 from bucketlake.errors import BucketlakeError, InvalidError
 from bucketlake.format.index.deletion_vector import vector_of
@@ -51,13 +50,6 @@ KINDS: dict[str, dict[str, str]] = {
     "dense": {"metadata.stats-dense-store": "true", "metadata.stats-mode": "counts", "fields.n.stats-mode": "full"},
     "snappy": {"file.compression": "snappy"},
 }
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    made = bucketlake.open(tmp_path)
-    made.create_database("db")
-    return made
 
 
 def rows_of(ids: Iterator[int] | range, part: int = 0) -> pa.Table:
