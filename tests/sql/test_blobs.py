@@ -74,7 +74,7 @@ def test_statements(made: Lake) -> None:
     assert rows(made) == [(3, "m", b"\xaa"), (4, "n", b"\xbb")]
 
 
-@pytest.mark.parametrize("where", ["driver", "tasks"])
+@pytest.mark.parametrize("where", later(["tasks", "driver"], 1))
 def test_new_values(made: Lake, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """UPDATE and MERGE of the column: rows that do not change keep their values."""
     if where == "tasks":

@@ -185,7 +185,7 @@ def test_values_that_do_not_fit_are_no_fault_of_a_file(catalog: Catalog, kind: s
     assert len(list(Path(table.path).rglob("data-*"))) == 1
 
 
-@pytest.mark.parametrize("seed", seeds(12, 200))
+@pytest.mark.parametrize("seed", seeds(6, 200))
 def test_any_updates_against_a_model(catalog: Catalog, seed: int) -> None:
     """Updates, appends and deletes of every kind of table; row by row the same as a list of rows."""
     chance = random.Random(seed)
