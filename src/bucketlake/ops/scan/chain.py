@@ -203,7 +203,7 @@ class _Side:
             return cls(store, 0, {}, frozenset(), frozenset(), {})
         wanted = entry_filter(store, replace(scan, where=where, partitions=frozenset(partitions)))
         found = keyed_entries(store, snapshot, wanted)
-        check_vectors(store, snapshot, found, wanted)
+        check_vectors(store, snapshot, found)
         pruner = Pruner(store, where)
         files: dict[bytes, list[ManifestEntry]] = {}
         kept = pruner.by_key(found)
