@@ -63,6 +63,29 @@ def test_rows_with_their_positions(tmp_path: Path, form: str) -> None:
     assert found(table, values(table, a=[None]), ["a"]) == []
 
 
+NUMBERS = [None, -(1 << 63), (1 << 63) - 1, -129, -128, -1, 0, 1, 2, 126, 127, 128, 1 << 24, (1 << 24) + 1]
+
+
+@pytest.mark.parametrize("root", [Root.TINYINT, Root.INT, Root.BIGINT, Root.DATE])
+@pytest.mark.parametrize("asked", [slice(None), slice(1, 3), slice(3, 11), slice(6, 13), slice(2, None), slice(0, 1)])
+def test_whole_numbers_near_and_far(tmp_path: Path, root: Root, asked: slice) -> None:
+    """Values at the ends of their types, far apart and near each other, and nulls among the rows."""
+    kind = arrow_type(DataType(root))
+    width = kind.bit_width
+    numbers = [n for n in NUMBERS if n is None or -(1 << width - 1) <= n < 1 << width - 1]
+    plain = pa.int32() if root is Root.DATE else kind
+    given = [n for n in NUMBERS[asked] if n in numbers]
+    catalog = bucketlake.open(str(tmp_path))
+    catalog.create_database("d")
+    rows = pa.table({"n": pa.array(numbers, plain).cast(kind), "v": [f"v{n}" for n in numbers]})
+    catalog.create_table("d.t", rows.schema).write_arrow(rows)
+    table = catalog.table("d.t")
+    among = Among.of(table.schema.select(["n"]), pa.table({"n": pa.array(given, plain).cast(kind)}))
+    expected = [(at, f"v{n}") for at, n in enumerate(numbers) if n in given and n is not None]
+    assert found(table, among, ["v"]) == expected
+    assert root is Root.DATE or found(table, among, ["n"]) == [(at, numbers[at]) for at, _ in expected]
+
+
 def test_files_of_older_schemas(tmp_path: Path) -> None:
     table = made(tmp_path)
     catalog = bucketlake.open(str(tmp_path))

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 from zlib import crc32
 
 import pyarrow as pa
@@ -31,6 +31,7 @@ from bucketlake.errors import UnsupportedError
 from bucketlake.ops.buckets.write_plan import MOST_TASKS
 from bucketlake.ops.table.store import Store
 from bucketlake.spark.types import mapped, row_bytes
+from bucketlake.values import dataclass
 
 REQUIRED = ("fastavro", "numpy", "obstore", "polars", "pyarrow", "pyroaring", "sqlglot")
 
@@ -49,10 +50,13 @@ _PARALLELISM: weakref.WeakKeyDictionary[SparkSession, int] = weakref.WeakKeyDict
 _READY: weakref.WeakSet[SparkSession] = weakref.WeakSet()
 
 _SMALL = 1 << 20  # bytes
+_CARRIED = 4 << 20  # bytes of values that every task is sent, rather than its own by a shuffle
 _MOST_NUMBERS = 1 << 22  # which Spark counts in some milliseconds
 # Bytes for which Spark takes a row of a range, of values with numbers, of both joined, and of values.
 _OF_RANGE, _NUMBERED, _JOINED, _VALUE = 8, 116, 124, 108
 ArrowMap = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+Action = Callable[[Iterator[pa.RecordBatch]], Iterator[Any]]
+A = TypeVar("A", bound=Action)
 
 
 def parallelism(spark: SparkSession) -> int:
@@ -115,7 +119,7 @@ def ensure_package(spark: SparkSession) -> None:
     _READY.add(spark)
 
 
-def run_tasks(frame: DataFrame, action: Callable[[Iterator[pa.RecordBatch]], Iterator[Any]]) -> list[Any]:
+def run_tasks(frame: DataFrame, action: Action) -> list[Any]:
     """Run `action` once over each partition's batches and collect the picklable values that it yields.
 
     Exactly one Spark action: effects of the tasks that it counts happen once; retries leave orphans at most.
@@ -129,10 +133,44 @@ def run_tasks(frame: DataFrame, action: Callable[[Iterator[pa.RecordBatch]], Ite
     return [pickle.loads(value) for chunk in table.column("value").chunks for value in chunk.to_pylist()]
 
 
-def spread(spark: SparkSession, values: list[Any]) -> DataFrame:
-    """A DataFrame of one pickled value a partition (column `value`), for tasks that make their own rows."""
-    data = pa.table({"id": pa.array(range(len(values)), pa.int32()), "value": [pickle.dumps(v) for v in values]})
-    return spark.createDataFrame(data).repartitionById(max(len(values), 1), "id").select("value")
+def run_values(spark: SparkSession, values: Sequence[Any], action: Action) -> list[Any]:
+    """`run_tasks` with a task for each picklable value, which gets it by `unpickled(batches)`."""
+    return run_tasks(*_tasks(spark, values, action))
+
+
+def made_of(spark: SparkSession, values: Sequence[Any], action: ArrowMap, schema: T.StructType | str) -> DataFrame:
+    """The rows that `action` makes of each picklable value, in a task of its own, which gets it by `unpickled`."""
+    frame, task = _tasks(spark, values, action)
+    return frame.mapInArrow(task, schema)
+
+
+def _tasks(spark: SparkSession, values: Sequence[Any], action: A) -> tuple[DataFrame, A]:
+    """A frame of a partition for each value, and what makes of it what `action` makes of a batch with that value.
+
+    Few bytes travel with what tasks do, to all of them: a shuffle that gives each its own is a job of Spark's before
+    the first task begins."""
+    pickled = [pickle.dumps(value) for value in values]
+    count = max(len(values), 1)
+    if sum(map(len, pickled)) <= _CARRIED:
+        return spark.range(0, len(values), 1, count), cast("A", _Numbered(tuple(pickled), action))
+    data = pa.table({"id": pa.array(range(count), pa.int32()), "value": pa.array(pickled, pa.binary())})
+    return spark.createDataFrame(data).repartitionById(count, "id").select("value"), action
+
+
+@dataclass(frozen=True)
+class _Numbered:
+    """`action` upon the values whose numbers come."""
+
+    values: tuple[bytes, ...]
+    action: Action
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
+        yield from self.action(self._chosen(batches))
+
+    def _chosen(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            values = [self.values[number] for number in batch.column(0).to_pylist()]
+            yield pa.record_batch({"value": pa.array(values, pa.binary())})
 
 
 def rows_made(spark: SparkSession, values: list[Any], action: ArrowMap, schema: T.StructType, rows: int) -> DataFrame:
@@ -145,7 +183,7 @@ def rows_made(spark: SparkSession, values: list[Any], action: ArrowMap, schema: 
     count, size = max(len(values), 1), rows * row_bytes(schema)
     step = min(size * _JOINED // (_OF_RANGE * _NUMBERED * _VALUE * count**2), _MOST_NUMBERS // count)
     if size < _SMALL or step < 1:
-        return spread(spark, values).mapInArrow(action, schema)
+        return made_of(spark, values, action, schema)
     numbers = pa.array([place * step for place in range(len(values))], pa.int64())
     known = spark.createDataFrame(pa.table({"id": numbers, "value": [pickle.dumps(value) for value in values]}))
     placed = spark.range(0, count * step, 1, count).join(F.broadcast(known), "id")
@@ -164,7 +202,7 @@ def pack(items: Sequence[S], tasks: int) -> list[list[S]]:
 
 
 def unpickled(batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
-    """The values that `spread` put into a task's partition."""
+    """The values that a task of `run_values`, `made_of` or `rows_made` got."""
     for batch in batches:
         for value in batch.column(0).to_pylist():
             yield pickle.loads(value)

@@ -47,7 +47,7 @@ from bucketlake.ops.table.messages import CommitMessage, Split, WriteTask
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user
 from bucketlake.schema.schema import BucketMode
-from bucketlake.spark.cluster import ensure_package, pack, parallelism, roomy, run_tasks, spread, unpickled
+from bucketlake.spark.cluster import ensure_package, made_of, pack, parallelism, roomy, run_values, unpickled
 from bucketlake.spark.maintain.compaction import Request, partition_filter
 from bucketlake.spark.maintain.jobs import DRIVER_BYTES
 from bucketlake.spark.read import reader
@@ -197,7 +197,7 @@ def _rows(
             ManifestEntry(FileKind.ADD, *unit.place, unit.total_buckets, file) for unit in units for file in unit.files
         ]
         return reader.rows_of(spark, store, Plan(None, tuple(entries), tuple(splits))), layout, fields
-    frame = spread(spark, pack(splits, tasks * 4)).mapInArrow(_Carrying(store, fields), spark_schema(fields))
+    frame = made_of(spark, pack(splits, tasks * 4), _Carrying(store, fields), spark_schema(fields))
     names = {item.name: item for item in fields}
     carried = replace(order, fields=tuple(names[item.name] for item in order.fields))
     return frame, Layout(fields, tuple(names[item.name] for item in layout.groups), carried), fields
@@ -302,7 +302,7 @@ def _apart(
         for unit in units
         for number, part in enumerate(parts_of(store, unit, tasks) if local else [unit.files])
     ]
-    results = run_tasks(spread(spark, pack(parts, tasks * 4)), _Sorting(store, order))
+    results = run_values(spark, pack(parts, tasks * 4), _Sorting(store, order))
     done = [result for result in results if not isinstance(result, BucketlakeError)]
     made: dict[tuple[bytes, int], list[DataFile]] = {unit.place: [] for unit in units}
     for part, files in sorted(done, key=lambda item: item[0].number):
@@ -354,7 +354,7 @@ def _whole(
     if not units:
         return []
     ensure_package(spark)
-    results = run_tasks(spread(spark, pack(units, parallelism(spark) * 4)), _Partitions(store, order))
+    results = run_values(spark, pack(units, parallelism(spark) * 4), _Partitions(store, order))
     messages = [result for result in results if isinstance(result, CommitMessage)]
     for result in results:
         if isinstance(result, BucketlakeError):

@@ -128,17 +128,13 @@ def whole_partitions(store: Store, predicate: Predicate) -> list[dict[str, Any]]
         return None
     if store.options.get("delete.force-produce-changelog"):
         return None
-    return [dict(zip(keys, values, strict=True)) for values in _live(store, EntryFilter(partition=predicate))]
+    found = live_partitions(store, EntryFilter(partition=predicate))
+    return [dict(zip(keys, partition_values(store, partition), strict=True)) for partition in found]
 
 
-def live_partitions(store: Store) -> list[dict[str, Any]]:
-    """The partitions that have files, as column → value."""
-    return [dict(zip(store.schema.partition_keys, values, strict=True)) for values in _live(store, EntryFilter())]
-
-
-def _live(store: Store, wanted: EntryFilter) -> list[tuple[Any, ...]]:
+def live_partitions(store: Store, wanted: EntryFilter | None = None) -> list[bytes]:
+    """The partitions that have files that are wanted."""
     snapshot = store.latest_snapshot()
     if snapshot is None:
         return []
-    found = dict.fromkeys(entry.partition for entry in live_entries(store, snapshot, wanted))
-    return [partition_values(store, partition) for partition in found]
+    return list(dict.fromkeys(entry.partition for entry in live_entries(store, snapshot, wanted or EntryFilter())))

@@ -12,10 +12,10 @@ Spec: docs/spec/row_changes.md#rows-of-known-keys
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, arrow_
 from bucketlake.values import dataclass
 
 Positions = npt.NDArray[np.int64]
+MOST_APART = 1 << 24  # the greatest value from the least, for a byte each of what lies between
 
 
 # Types of which every value has one form: not floating point (-0.0 equals 0.0), nor what is padded, cut or rounded.
@@ -87,6 +88,10 @@ class Among:
         return [column.take(pc.array_sort_indices(column)) for column in found]
 
     @cached_property
+    def _known(self) -> list[Callable[[pa.Array], Mask]]:
+        return [_is_one_of(values) for values in self._sorted]
+
+    @cached_property
     def _encoded(self) -> pa.Array:
         return encoded(self.values.columns, self.fields)
 
@@ -98,39 +103,90 @@ class Among:
 
         Errors: NotFoundError, CorruptError, StorageError naming the file.
         """
+        own = {item.name for item in self.fields}
+        others = [item for item in fields if item.name not in own]
+        schema = arrow_schema(fields)
         with ExitStack() as stack:
             keys = stack.enter_context(_opened(store, split, file, self.fields))
             rest: _Columns | None = None
             for part in np.flatnonzero(self._met(keys)).tolist():
-                hits = self._positions(keys, part, left_out)
-                if not len(hits):
-                    continue
-                if rest is None:
-                    rest = stack.enter_context(_opened(store, split, file, fields))
-                yield from rest.at(part, hits)
+                found = [hits for hits in self._hits(keys, part, left_out) if len(hits[0])]
+                if found and others:
+                    rest = rest or stack.enter_context(_opened(store, split, file, others))
+                    found = list(_beside(found, rest, part))
+                for positions, rows in found:
+                    arrays = [rows.column(name) for name in schema.names]
+                    yield positions, pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _met(self, keys: _Columns) -> Mask:
         """Which parts may hold one of the values: one of each column lies within what the part says of it."""
         met = np.ones(keys.parts, np.bool_)
         for item, values in zip(self.fields, self._sorted, strict=True):
+            ordered = _ordered(values)
             for part, (least, most) in enumerate(keys.bounds(item)):
                 if met[part] and least is not None and most is not None:
-                    met[part] = _lies_within(values, least, most)
+                    met[part] = _lies_within(ordered, least, most)
         return met
 
-    def _positions(self, keys: _Columns, part: int, left_out: Mask) -> Positions:
-        """Where in the file the rows of a part lie that have one of the values."""
-        found = [np.zeros(0, np.int64)]
+    def _hits(self, keys: _Columns, part: int, left_out: Mask) -> Iterator[tuple[Positions, pa.RecordBatch]]:
+        """The rows of a part that have one of the values, as the columns compared, and where in the file they lie."""
+        order = sorted(range(len(self._sorted)), key=lambda place: -len(self._sorted[place]))  # leaves few rows soon
         for first, batch in keys.batches(part):
-            masks = (pc.is_in(c, value_set=v) for c, v in zip(batch.columns, self._sorted, strict=True))
-            mask = reduce(pc.and_, masks).to_numpy(zero_copy_only=False)
-            own = np.flatnonzero(mask & ~left_out[first : first + batch.num_rows])
+            own = np.flatnonzero(~left_out[first : first + batch.num_rows])
+            rows = batch if len(own) == batch.num_rows else batch.take(pa.array(own))
+            for place in order:
+                own, rows = _where(self._known[place](rows.column(place)), own, rows)
             if len(self.fields) > 1 and len(own):
-                columns = batch.take(pa.array(own)).columns
-                same = pc.is_in(encoded(columns, self.fields), value_set=self._encoded)
-                own = own[same.to_numpy(zero_copy_only=False)]
-            found.append(first + own)
-        return np.concatenate(found)
+                same = pc.is_in(encoded(rows.columns, self.fields), value_set=self._encoded)
+                own, rows = _where(np.asarray(same), own, rows)
+            yield first + own, rows
+
+
+def _is_one_of(values: pa.Array) -> Callable[[pa.Array], Mask]:
+    """Which of some values are among these ascending ones. Whole numbers near each other are looked up by their
+    distance from the least, a tenth of the time that a hash takes."""
+    whole = pa.types.is_integer(values.type) or pa.types.is_date32(values.type)
+    numbers = _wide(values) if whole and len(values) and not values.null_count else None
+    if numbers is None or int(numbers[-1]) - int(numbers[0]) > MOST_APART:
+        return lambda column: np.asarray(pc.is_in(column, value_set=values))
+    apart = (numbers - numbers[0]).astype(np.uint64)
+    known = np.zeros(int(apart[-1]) + 2, np.bool_)  # the last one is of all that are not between them
+    known[apart] = True
+    least, beyond = numbers[:1].view(np.uint64), np.uint64(len(known) - 1)
+
+    def found(column: pa.Array) -> Mask:
+        apart = _wide(column.fill_null(0)).view(np.uint64) - least  # those below the least come out beyond, too
+        mask: Mask = known[np.minimum(apart, beyond)]
+        return mask & np.asarray(column.is_valid()) if column.null_count else mask
+
+    return found
+
+
+def _wide(column: pa.Array) -> npt.NDArray[np.int64]:
+    return np.asarray(_ordered(column)).astype(np.int64, copy=False)
+
+
+def _where(mask: Mask, places: Positions, rows: pa.RecordBatch) -> tuple[Positions, pa.RecordBatch]:
+    chosen = np.flatnonzero(mask)
+    return (places, rows) if len(chosen) == len(places) else (places[chosen], rows.take(pa.array(chosen)))
+
+
+def _beside(
+    found: Sequence[tuple[Positions, pa.RecordBatch]], rest: _Columns, part: int
+) -> Iterator[tuple[Positions, pa.RecordBatch]]:
+    """Rows of a part with their other columns."""
+    table = pa.Table.from_batches([rows for _, rows in found]).combine_chunks()
+    at = 0
+    for positions, rows in rest.at(part, np.concatenate([places for places, _ in found])):
+        known = table.slice(at, rows.num_rows)
+        at += rows.num_rows
+        arrays = [*(whole(column) for column in known.columns), *rows.columns]
+        yield positions, pa.RecordBatch.from_arrays(arrays, names=[*known.column_names, *rows.schema.names])
+
+
+def _ordered(column: pa.Array) -> pa.Array:
+    """Values in the same order that Python has all of: its dates end with the year 9999."""
+    return column.cast(pa.int32()) if pa.types.is_date32(column.type) else column
 
 
 def _lies_within(values: pa.Array, least: Any, most: Any) -> bool:
@@ -164,7 +220,8 @@ class _Columns:
         source = next((c.source for c in self.layout.columns if c.field.name == item.name and not c.cast), None)
         with decoding(BROKEN, self.file.path):
             found = None if source is None else self.file.bounds(source)
-            return [] if found is None else list(zip(found[0].to_pylist(), found[1].to_pylist(), strict=True))
+            mins, maxs = ([], []) if found is None else (_ordered(column).to_pylist() for column in found)
+            return list(zip(mins, maxs, strict=True))
 
     def batches(self, part: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The rows of a part, each batch with the position of its first."""

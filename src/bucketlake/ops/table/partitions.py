@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from bucketlake.errors import InvalidError, UnsupportedError, did_you_mean
 from bucketlake.format.row.binary_row import decode_columns, decode_row, without_arity_header
@@ -155,7 +155,10 @@ class _Asked:
 
 
 def _stored(scalar: pa.Scalar) -> object:
-    """A scalar as `decode_row` has it: an integer where Python's moments are too coarse."""
-    coarse = pa.types.is_timestamp(scalar.type) and scalar.type.unit == "ns"
-    found: object = scalar.value if coarse else scalar.as_py()
-    return found
+    """A scalar as `decode_row` has it: a number where Python has no such date, or its moments are too coarse."""
+    if pa.types.is_timestamp(scalar.type) and scalar.type.unit == "ns":
+        return cast("object", scalar.value)
+    try:
+        return cast("object", scalar.as_py())
+    except OverflowError:
+        return cast("object", scalar.value)

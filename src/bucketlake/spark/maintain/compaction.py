@@ -38,7 +38,7 @@ from bucketlake.options.options import parse_duration
 from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.schema import BucketMode
-from bucketlake.spark.cluster import ensure_package, pack, parallelism, roomy, run_tasks, spread, unpickled
+from bucketlake.spark.cluster import ensure_package, pack, parallelism, roomy, run_values, unpickled
 from bucketlake.spark.maintain import jobs
 from bucketlake.spark.maintain.jobs import runner
 from bucketlake.spark.maintain.orphans import run_each
@@ -105,7 +105,7 @@ def messages_of(store: Store, unit: Unit) -> list[CommitMessage]:
 def _in_tasks(spark: SparkSession, store: Store, units: Sequence[Unit]) -> list[CommitMessage]:
     """Run units as tasks; where one fails, the messages of the others are undone and its error is raised."""
     ensure_package(spark)
-    results: list[Any] = run_tasks(spread(spark, pack(units, parallelism(spark))), CompactStage(store))
+    results: list[Any] = run_values(spark, pack(units, parallelism(spark)), CompactStage(store))
     messages = [result for result in results if isinstance(result, CommitMessage)]
     for result in results:
         if isinstance(result, BucketlakeError):

@@ -24,7 +24,7 @@ from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.compact.running import Call, Done, Flow, Runner, Task, Work, here
 from bucketlake.ops.table.memory import large_buffers
 from bucketlake.ops.table.store import Store
-from bucketlake.spark.cluster import ensure_package, parallelism, run_tasks, spread, unpickled
+from bucketlake.spark.cluster import ensure_package, parallelism, run_values, unpickled
 from bucketlake.values import dataclass
 
 __all__ = ["DRIVER_BYTES", "balanced", "runner"]
@@ -106,7 +106,7 @@ def _calls(spark: SparkSession, tag: str, groups: Sequence[list[Placed]]) -> lis
 def _run(spark: SparkSession, tag: str, groups: Sequence[list[Placed]]) -> list[Done]:
     spark.addTag(tag)
     try:
-        return run_tasks(spread(spark, [_shipped(group) for group in groups]), run_units)
+        return run_values(spark, [_shipped(group) for group in groups], run_units)
     finally:
         with suppress(Exception):
             spark.removeTag(tag)

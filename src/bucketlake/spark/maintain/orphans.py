@@ -17,7 +17,7 @@ from bucketlake.errors import BucketlakeError, StorageError
 from bucketlake.ops.clean.orphans import OrphanFiles, Run, oldest_kept, remove_orphans
 from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.scan.select import epoch_millis
-from bucketlake.spark.cluster import ensure_package, parallelism, run_tasks, spread, unpickled
+from bucketlake.spark.cluster import ensure_package, parallelism, run_values, unpickled
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def run_each(spark: SparkSession) -> Run:
             return []
         ensure_package(spark)
         groups = min(len(units), WAVES * parallelism(spark))
-        results = run_tasks(spread(spark, [list(units[at::groups]) for at in range(groups)]), Each(action))
+        results = run_values(spark, [list(units[at::groups]) for at in range(groups)], Each(action))
         for result in results:
             if isinstance(result, BucketlakeError):
                 raise result

@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 from bucketlake.errors import UnsupportedError
 from bucketlake.lazy import pc
 from bucketlake.spark.types import char_columns, collected, field_types, framed
-from bucketlake.spark.write.kept import decided
+from bucketlake.spark.write.kept import decided, decided_later
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
@@ -100,14 +100,14 @@ def hold(
     plain = frame.toDF(*_places(names)) if _repeat(names) else frame
     schema = plain.schema
     if not small:
-        plain = _kept(plain, numbered)
+        plain = decided_later(_numbered(plain) if numbered else plain)
     if _fits(schema):
         known = most is not None and most <= FEW_ROWS  # a limit brings all rows to one task first
         head = _head(plain if known else plain.limit(FEW_ROWS + 1))
         if head is not None and head.num_rows <= FEW_ROWS and head.nbytes <= FEW_BYTES:
             return _local(spark, head, names, schema, numbered)
     if small:
-        plain = _kept(plain, numbered)
+        plain = decided(_numbered(plain) if numbered else plain)
     found = plain.toDF(*names, *([NUMBER] if numbered else [])) if _repeat(names) else plain
     return Held(found.schema, None, plain.count(), lambda: found)
 
@@ -122,10 +122,8 @@ def _head(frame: DataFrame) -> pa.Table | None:
         return None
 
 
-def _kept(frame: DataFrame, numbered: bool) -> DataFrame:
-    if numbered:
-        frame = frame.withColumn(NUMBER, F.monotonically_increasing_id())
-    return decided(frame)
+def _numbered(frame: DataFrame) -> DataFrame:
+    return frame.withColumn(NUMBER, F.monotonically_increasing_id())
 
 
 def _local(spark: SparkSession, data: pa.Table, names: list[str], schema: T.StructType, numbered: bool) -> Held:

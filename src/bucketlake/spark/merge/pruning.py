@@ -105,10 +105,13 @@ def _of_key(item: Equality, schema: TableSchema, data: pa.Table | None) -> Predi
     values = _held_by(field, data.column(places[0]).drop_null())
     if not len(values):
         return Constant(False)
-    if len(few := values.unique()) <= MOST_VALUES:
-        return In(field.name, tuple(few.to_pylist()))
     found = pc.min_max(values)
-    least, most = found["min"].as_py(), found["max"].as_py()
+    try:
+        if len(few := values.unique()) <= MOST_VALUES:
+            return In(field.name, tuple(few.to_pylist()))
+        least, most = found["min"].as_py(), found["max"].as_py()
+    except OverflowError:  # a date that Python lacks, as literals of conditions are
+        return None
     return conjunction([Compare(field.name, ">=", least), Compare(field.name, "<=", most)])
 
 

@@ -22,7 +22,7 @@ from bucketlake.ops.lookup.asked import asked
 from bucketlake.ops.rows.among import Among
 from bucketlake.ops.scan.scan import Plan
 from bucketlake.ops.table.store import Store, parallel
-from bucketlake.spark.cluster import ensure_package, pack, parallelism, run_tasks, spread, unpickled
+from bucketlake.spark.cluster import ensure_package, pack, parallelism, run_values, unpickled
 from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
 from bucketlake.spark.read.row_places import FILES_A_TASK, Chosen
@@ -111,7 +111,7 @@ def _gathered(
             own = (part for some in unpickled(batches) for part in some)
             yield _within((batch for part in own for batch in read(part)), most)
 
-        found = run_tasks(spread(spark, groups), task)
+        found = run_values(spark, groups, task)
     known = [batches for batches in found if batches is not None]
     rows = pa.Table.from_batches([batch for batches in known for batch in batches], schema)
     return rows if len(known) == len(found) and rows.num_rows <= MOST_ROWS and rows.nbytes <= MOST_BYTES else None

@@ -37,7 +37,7 @@ from bucketlake.ops.rows.one_file import file_layout, read_file
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD
-from bucketlake.spark.cluster import ensure_package, parallelism, run_tasks, spread, unpickled
+from bucketlake.spark.cluster import ensure_package, parallelism, run_values, unpickled
 from bucketlake.spark.read.native import FileAt, files_at
 from bucketlake.spark.read.placed import MOST_LOOKED_UP, scan_without
 from bucketlake.types.model import DataField
@@ -206,7 +206,7 @@ def _in_tasks(spark: SparkSession, store: Store, splits: Sequence[Split]) -> lis
         for number, split in unpickled(batches):
             yield number, dead_rows(store, split)
 
-    answers = dict(run_tasks(spread(spark, numbered), action))
+    answers = dict(run_values(spark, numbered, action))
     return [answers[number] for number, _ in numbered]
 
 

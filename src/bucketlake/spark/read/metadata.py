@@ -18,7 +18,7 @@ from bucketlake.ops.rows.read import exact_part
 from bucketlake.ops.system.model import SystemTable, pinned
 from bucketlake.predicate.tree import Predicate, columns_of
 from bucketlake.schema.schema import column_names
-from bucketlake.spark.cluster import ensure_package, spread, unpickled
+from bucketlake.spark.cluster import ensure_package, made_of, unpickled
 from bucketlake.spark.instants import as_shown
 from bucketlake.spark.types import arrow_layout, quoted, spark_batch, spark_schema
 from bucketlake.table import Table
@@ -51,7 +51,7 @@ def read(
     schema = spark_schema(fields)
     if found is None and (view.travels or view.of_catalog) and _can_travel(scan):
         ensure_package(spark)
-        frame = spread(spark, [None]).mapInArrow(scan, schema)
+        frame = made_of(spark, [None], scan, schema)
     else:
         rows = pa.Table.from_batches(scan.batches() if found is None else found, arrow_layout(fields))
         frame = spark.createDataFrame(rows if rows.num_rows else [], schema)

@@ -24,7 +24,7 @@ from bucketlake.ops.change.touched import Touched
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
-from bucketlake.spark.cluster import ensure_package, pack, parallelism, run_tasks, spread, unpickled
+from bucketlake.spark.cluster import ensure_package, pack, parallelism, run_values, unpickled
 from bucketlake.spark.instants import rules
 from bucketlake.spark.read import reader
 from bucketlake.spark.types import collected, conform
@@ -73,7 +73,7 @@ def rewriter(spark: SparkSession) -> Rewrite:
         if few and sum(part.size for part in parts) <= reader.SMALL_BYTES:
             return rewritten_here(store, groups)
         ensure_package(spark)
-        found = dict(run_tasks(spread(spark, pack(parts, parallelism(spark) * PARTS_A_TASK)), _Rewriting(store)))
+        found = dict(run_values(spark, pack(parts, parallelism(spark) * PARTS_A_TASK), _Rewriting(store)))
         return [found[part.number] for part in parts]
 
     return rewrite

@@ -23,7 +23,7 @@ from bucketlake.ops.key_index.key_scan import SHOWN, key_fields, once, warn_of_t
 from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
-from bucketlake.spark.cluster import ensure_package, pack, parallelism, run_tasks, spread, unpickled
+from bucketlake.spark.cluster import ensure_package, made_of, pack, parallelism, run_tasks, unpickled
 from bucketlake.values import dataclass
 
 DRIVER_ROWS = 50_000_000  # above this, Spark's tasks build the index
@@ -115,8 +115,11 @@ def build_index(spark: SparkSession, store: Store, snapshot: Snapshot) -> KeyInd
     count = max(tasks, -(-work.rows // TASK_ROWS))
     placed = [PlacedSplit(work.numbers.number((split.partition, split.bucket)), split) for split in work.splits]
     key = "bigint" if is_whole(key_fields(store)) else "binary"
-    keys = spread(spark, pack(placed, tasks * READERS)).mapInArrow(
-        KeyReading(store, count), f"share int, hash int, place int, key {key}"
+    keys = made_of(
+        spark,
+        pack(placed, tasks * READERS),
+        KeyReading(store, count),
+        f"share int, hash int, place int, key {key}",
     )
     written = run_tasks(keys.repartitionById(count, "share"), LayerWriting(store, count))
     counts = np.zeros(len(work.numbers.places), np.int64)

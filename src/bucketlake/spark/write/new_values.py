@@ -27,7 +27,7 @@ from bucketlake.ops.change.new_values import NewValues, rewrite_changed
 from bucketlake.ops.change.touched import Touched, path_of
 from bucketlake.ops.table.made import remove_files
 from bucketlake.ops.table.store import Store, parallel
-from bucketlake.spark.cluster import ensure_package, pack, parallelism, run_tasks, spread, unpickled
+from bucketlake.spark.cluster import ensure_package, pack, parallelism, run_tasks, run_values, unpickled
 from bucketlake.spark.instants import rules
 from bucketlake.spark.read import reader
 from bucketlake.spark.read.native import ROW_INDEX
@@ -95,7 +95,7 @@ def replacer(spark: SparkSession, fields: Sequence[DataField], find: Find) -> Re
             return replacing.here(parts)
         ensure_package(spark)
         tasks = pack(parts, parallelism(spark) * PARTS_A_TASK)
-        return _in_order(store, parts, run_tasks(spread(spark, tasks), replacing))
+        return _in_order(store, parts, run_values(spark, tasks, replacing))
 
     return rewrite
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from bucketlake.errors import InvalidError, did_you_mean
+from bucketlake.errors import InvalidError, UnsupportedError, did_you_mean
 from bucketlake.ops.change.row_conflicts import EMPTY, Read, made_anew
 from bucketlake.schema.merging import MERGE_SCHEMA
 from bucketlake.spark.assignment import positional
@@ -150,7 +150,15 @@ def _static_values(lake: Lake, static: dict[str, str], table: LakeTable) -> dict
         return {}
     casts = [f"{_static_cast(value, column, table.schema)} AS {quoted(column)}" for column, value in static.items()]
     row = lake.spark.sql("SELECT " + ", ".join(casts)).toArrow()
-    found: dict[str, object] = row.cast(pa.schema([_in_utc(item) for item in row.schema])).to_pylist()[0]
+    try:
+        found: dict[str, object] = row.cast(pa.schema([_in_utc(item) for item in row.schema])).to_pylist()[0]
+    except OverflowError as error:
+        raise UnsupportedError(
+            "a PARTITION value lies outside of the years 1 to 9999",
+            table=table.name,
+            values=dict(static),
+            remedy="give it as a column of the query, with a dynamic overwrite where rows are replaced",
+        ) from error
     for column, value in static.items():
         if found[column] is None and value.upper() != "NULL":
             raise InvalidError(

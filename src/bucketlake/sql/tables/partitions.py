@@ -10,15 +10,14 @@ from functools import reduce
 from operator import and_, or_
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql import functions as F
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
 from bucketlake.ops.scan.fallback import shown_branches
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
 from bucketlake.ops.scan.select import Selection
-from bucketlake.ops.table.partitions import partition_columns
-from bucketlake.spark.types import arrow_layout, char_columns, quoted, spark_batch, spark_schema, spark_type
+from bucketlake.spark.changes import PARTITION, frame_of_partitions
+from bucketlake.spark.types import char_columns, quoted, spark_type
 from bucketlake.types.model import Root
 from bucketlake.values import dataclass
 
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from bucketlake.table import Table
 
 Spec = Mapping[str, str | None]  # column -> text, None for NULL
-_PLACE = "__place"
 _ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | frozenset(map(chr, range(1, 0x20)))
 
 
@@ -122,11 +120,7 @@ def _matching(lake: Lake, table: Table, partitions: list[Partition], spec: Spec)
     if not partitions:
         return []
     fields = table.schema.partition_fields
-    columns = partition_columns(table.store, [one.stored for one in partitions])
-    batch = spark_batch(pa.RecordBatch.from_arrays(columns, names=[f.name for f in fields]), fields)
-    layout = arrow_layout(fields).append(pa.field(_PLACE, pa.int64()))
-    rows = pa.Table.from_arrays([*batch.columns, pa.array(range(len(partitions)), pa.int64())], schema=layout)
-    frame = char_columns(lake.spark.createDataFrame(rows, spark_schema(fields).add(_PLACE, "long")), fields)
+    frame = char_columns(frame_of_partitions(lake.spark, table.store, [one.stored for one in partitions]), fields)
     asked = [(name, F.lit(text).try_cast(spark_type(table.schema.field(name).type))) for name, text in spec.items()]
     unfit = {name: value.isNull() for name, value in asked if spec[name] is not None}
     if asked:
@@ -134,7 +128,7 @@ def _matching(lake: Lake, table: Table, partitions: list[Partition], spec: Spec)
         frame = frame.where(reduce(and_, means) | reduce(or_, unfit.values(), F.lit(False)))
     shown = [F.col(quoted(f.name)).cast("string").alias(str(i)) for i, f in enumerate(fields)]
     chosen = []
-    for row in frame.select(_PLACE, *shown, *unfit.values()).collect():
+    for row in frame.select(PARTITION, *shown, *unfit.values()).collect():
         place, texts, wrong = row[0], row[1 : 1 + len(shown)], row[1 + len(shown) :]
         for name, is_wrong in zip(unfit, wrong, strict=True):
             if is_wrong:
