@@ -15,7 +15,8 @@ from py4j.java_gateway import JavaClass, JVMView
 from pyspark.sql.conf import RuntimeConfig
 from tests import archive
 
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto" + archive.options()
+# Metaspace would grow from 21 MB on by a collection of the whole heap each time.
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m -Xshare:auto" + archive.options()
 SETTINGS = {
     "spark.driver.memory": "2g",
     "spark.sql.shuffle.partitions": "4",

@@ -16,7 +16,19 @@ from bucketlake.env.env import Env
 from bucketlake.errors import NotFoundError
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.system.history import OPTION_FIELDS, option_rows, stored_schema
-from bucketlake.ops.system.model import FLAG, LONG, TEXT, Ask, SystemTable, columns_table, listed
+from bucketlake.ops.system.model import (
+    FLAG,
+    LONG,
+    TEXT,
+    Ask,
+    Column,
+    SystemTable,
+    columns_table,
+    each,
+    listed,
+    longs,
+    texts,
+)
 from bucketlake.ops.system.summaries import Sums, partition_sums
 from bucketlake.ops.system.texts import hash_order
 from bucketlake.ops.table.store import Store
@@ -96,19 +108,11 @@ def _tables(catalog: Tables, ask: Ask) -> Iterator[Found]:
                 continue
 
 
-def _texts(value: Callable[[Any], str | None]) -> Any:
-    return lambda items: pa.array([value(item) for item in items], pa.string())
+def _flags(value: Callable[[Any], bool]) -> Column[Any]:
+    return each(pa.bool_(), value)
 
 
-def _longs(value: Callable[[Any], int | None]) -> Any:
-    return lambda items: pa.array([value(item) for item in items], pa.int64())
-
-
-def _flags(value: Callable[[Any], bool]) -> Any:
-    return lambda items: pa.array([value(item) for item in items], pa.bool_())
-
-
-_NAMES = {"database_name": _texts(lambda item: item[0]), "table_name": _texts(lambda item: item[1])}
+_NAMES = {"database_name": texts(lambda item: item[0]), "table_name": texts(lambda item: item[1])}
 
 
 def _all_tables(catalog: Tables, store: Store, ask: Ask) -> Iterator[pa.RecordBatch]:
@@ -121,15 +125,15 @@ def _all_tables(catalog: Tables, store: Store, ask: Ask) -> Iterator[pa.RecordBa
     unknown = ("record_count", "file_size_in_bytes", "file_count", "last_file_creation_time")
     columns = {
         **_NAMES,
-        "table_type": _texts(lambda found: option("type")(found) or "table"),
+        "table_type": texts(lambda found: option("type")(found) or "table"),
         "partitioned": _flags(lambda found: bool(found[2].store.schema.partition_keys)),
         "primary_key": _flags(lambda found: bool(found[2].store.schema.primary_keys)),
-        "owner": _texts(option("owner")),
-        "created_at": _longs(number("createdAt")),
-        "created_by": _texts(option("createdBy")),
-        "updated_at": _longs(number("updatedAt")),
-        "updated_by": _texts(option("updatedBy")),
-        **dict.fromkeys(unknown, _longs(lambda found: None)),
+        "owner": texts(option("owner")),
+        "created_at": longs(number("createdAt")),
+        "created_by": texts(option("createdBy")),
+        "updated_at": longs(number("updatedAt")),
+        "updated_by": texts(option("updatedBy")),
+        **dict.fromkeys(unknown, longs(lambda found: None)),
     }
     yield from listed(TABLE_FIELDS, ask, list(_tables(catalog, ask)), columns)
 
@@ -137,11 +141,11 @@ def _all_tables(catalog: Tables, store: Store, ask: Ask) -> Iterator[pa.RecordBa
 def _all_partitions(catalog: Tables, store: Store, ask: Ask) -> Iterator[pa.RecordBatch]:
     columns = {
         **_NAMES,
-        "partition_name": _texts(lambda item: _partition_name(item[2].store, item[3])),
-        "record_count": _longs(lambda item: item[3].rows),
-        "file_size_in_bytes": _longs(lambda item: item[3].size),
-        "file_count": _longs(lambda item: item[3].files),
-        "last_file_creation_time": _longs(lambda item: None if (t := item[3].updated) is None else local_to_epoch(t)),
+        "partition_name": texts(lambda item: _partition_name(item[2].store, item[3])),
+        "record_count": longs(lambda item: item[3].rows),
+        "file_size_in_bytes": longs(lambda item: item[3].size),
+        "file_count": longs(lambda item: item[3].files),
+        "last_file_creation_time": longs(lambda item: None if (t := item[3].updated) is None else local_to_epoch(t)),
         "done": _flags(lambda item: False),
     }
     for database, name, table in _tables(catalog, ask):
@@ -161,7 +165,7 @@ def _partition_name(store: Store, sums: Sums) -> str:
 
 
 def _all_options(catalog: Tables, store: Store, ask: Ask) -> Iterator[pa.RecordBatch]:
-    columns = {**_NAMES, "key": _texts(lambda item: item[2]), "value": _texts(lambda item: item[3])}
+    columns = {**_NAMES, "key": texts(lambda item: item[2]), "value": texts(lambda item: item[3])}
     for database, name, table in _tables(catalog, ask):
         options = {**stored_schema(table.store).options, "path": table.path}
         found = [(database, name, key, options[key]) for key in hash_order(options)]

@@ -47,7 +47,7 @@ def create_with_rows(catalog: Catalog, draft: Table, batches: Iterable[pa.Record
     try:
         messages = _written(table, batches, user)
     except BaseException:
-        _sweep(catalog.env, draft.path)
+        sweep(catalog.env, draft.path)
         raise
     if not catalog.publish_table(draft):
         Commit(table.store, user).abort(messages)
@@ -91,13 +91,13 @@ def _taken_back(catalog: Catalog, draft: Table) -> None:
     """Remove the table again if nobody has used it; the first error is the one that counts."""
     with suppress(BucketlakeError):
         if draft.latest_snapshot() is None and catalog.withdraw_table(draft):
-            _sweep(catalog.env, draft.path)
+            sweep(catalog.env, draft.path)
 
 
-def _sweep(env: Env, path: str) -> None:
+def sweep(env: Env, path: str) -> None:
     """Remove the empty folders that a write left, best effort; folders that hold a file stay, whoever's it is."""
     with suppress(BucketlakeError):
         for info in env.storage.list(path):
             if info.is_dir:
-                _sweep(env, f"{path}/{info.name}")
+                sweep(env, f"{path}/{info.name}")
         env.storage.delete_empty(path)

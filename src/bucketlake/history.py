@@ -18,8 +18,9 @@ from bucketlake.lazy import lazy
 from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.scan.partition_choice import chosen_partitions
 from bucketlake.ops.scan.select import epoch_millis
-from bucketlake.ops.table.store import MAIN, Store
+from bucketlake.ops.table.store import Store
 from bucketlake.options.options import parse_duration
+from bucketlake.paths import MAIN
 
 if TYPE_CHECKING:
     from bucketlake.ops.clean import consumers as reading

@@ -35,7 +35,8 @@ from bucketlake.schema.change import (
     UpdatePosition,
 )
 from bucketlake.schema.schema import TableSchema
-from bucketlake.types.model import format_field, parse_field, parse_type
+from bucketlake.types.model import format_field
+from bucketlake.types.parse import parse_field, parse_type
 
 TOKEN = "bearer-of-tests-4711"
 AUDIT = {"owner": "me", "createdAt": 1, "createdBy": "me", "updatedAt": 1, "updatedBy": "me"}

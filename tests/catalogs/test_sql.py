@@ -25,7 +25,8 @@ from bucketlake.errors import (
     StorageError,
     UnsupportedError,
 )
-from bucketlake.types.model import DataField, parse_type_text
+from bucketlake.types.model import DataField
+from bucketlake.types.parse import parse_type_text
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string())])
 ROWS = pa.table({"id": [1, 2], "v": ["a", "b"]})

@@ -18,7 +18,8 @@ from bucketlake.cdc.names import TableNames
 from bucketlake.cdc.plan import Rules, plan_table
 from bucketlake.cdc.shapes import Shape, SourceColumn, columns_of
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.types.model import DataType, parse_type_text, type_text
+from bucketlake.types.model import DataType, type_text
+from bucketlake.types.parse import parse_type_text
 
 NONE: frozenset[str] = frozenset()
 

@@ -7,7 +7,8 @@ from decimal import Decimal
 
 from hypothesis import strategies as st
 
-from bucketlake.types.model import DataField, DataType, Root, parse_type_text
+from bucketlake.types.model import DataField, DataType, Root
+from bucketlake.types.parse import parse_type_text
 
 ATOMIC = [
     "BOOLEAN",

@@ -12,7 +12,8 @@ from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.schema import constant
 from bucketlake.schema.default import default_scalar, default_sql, stored_default
 from bucketlake.schema.schema import AddColumn, TableSchema, UpdateColumnDefault, UpdateColumnType, apply
-from bucketlake.types.model import DataField, parse_type_text
+from bucketlake.types.model import DataField
+from bucketlake.types.parse import parse_type_text
 
 
 def field(kind: str, default: str | None = None) -> DataField:

@@ -9,7 +9,8 @@ from bucketlake.options.options import TableOptions
 from bucketlake.schema.change import changed
 from bucketlake.schema.merging import Merging, merging
 from bucketlake.schema.schema import TableSchema
-from bucketlake.types.model import DataField, parse_type_text, type_text
+from bucketlake.types.model import DataField, type_text
+from bucketlake.types.parse import parse_type_text
 
 KEEP, WIDEN, ANY = Merging(), Merging(widen=True), Merging(widen=True, explicit=True)
 

@@ -21,7 +21,8 @@ from bucketlake.schema.change import (
 )
 from bucketlake.schema.column_options import renamed_in_options
 from bucketlake.schema.schema import TableSchema, apply
-from bucketlake.types.model import BIGINT, INT, STRING, TINYINT, parse_type_text, type_text
+from bucketlake.types.model import BIGINT, INT, STRING, TINYINT, type_text
+from bucketlake.types.parse import parse_type_text
 
 from .strategies import columns
 

@@ -10,7 +10,8 @@ import pytest
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.schema.evolution import cast_array, evolve_batch
 from bucketlake.schema.schema import cast_allowed, read_mapping
-from bucketlake.types.model import arrow_schema, arrow_type, parse_type_text
+from bucketlake.types.model import arrow_schema, arrow_type
+from bucketlake.types.parse import parse_type_text
 
 from .strategies import column, columns
 

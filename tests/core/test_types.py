@@ -16,12 +16,10 @@ from bucketlake.types.model import (
     arrow_type,
     format_type,
     from_arrow_type,
-    parse_field,
-    parse_type,
-    parse_type_text,
     refuse_type,
     type_text,
 )
+from bucketlake.types.parse import parse_field, parse_type, parse_type_text
 
 from .strategies import types
 

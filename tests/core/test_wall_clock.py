@@ -13,7 +13,7 @@ import pytest
 
 from bucketlake.ops.table.wall_clock import local_to_epoch
 from bucketlake.schema.evolution import cast_array
-from bucketlake.types.model import parse_type_text
+from bucketlake.types.parse import parse_type_text
 from bucketlake.types.wall_clock import epoch_of, wall_clock
 
 

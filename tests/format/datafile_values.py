@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from bucketlake.types.model import DataField, DataType, Root, arrow_schema, parse_type_text
+from bucketlake.types.model import DataField, DataType, Root, arrow_schema
+from bucketlake.types.parse import parse_type_text
 
 ATOMIC = [
     "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(5, 2)", "DECIMAL(18, 4)",

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from bucketlake.errors import InvalidError
 from bucketlake.format.data.avro import avro_schema
 from bucketlake.format.data.avro_rows import encoded_rows
-from bucketlake.types.model import DataField, DataType, Root, arrow_schema, parse_type_text
+from bucketlake.types.model import DataField, DataType, Root, arrow_schema
+from bucketlake.types.parse import parse_type_text
 
 PLAIN: dict[str, st.SearchStrategy[Any]] = {
     "BOOLEAN": st.booleans(),

@@ -22,7 +22,8 @@ from bucketlake.format.file_index.container import MAGIC, FileIndex, FileIndexBu
 from bucketlake.format.roaring import serialize_bitmap, serialize_bitmaps
 from bucketlake.predicate.tree import Compare, IsNull
 from bucketlake.schema.file_indexes import index_specs
-from bucketlake.types.model import DataField, DataType, parse_type_text
+from bucketlake.types.model import DataField, DataType
+from bucketlake.types.parse import parse_type_text
 
 XXH64 = {
     "": 0xEF46DB3751D8E999,

@@ -18,7 +18,8 @@ from bucketlake.format.file_index.container import FileIndex, FileIndexBuilder
 from bucketlake.predicate.evaluate import mask
 from bucketlake.predicate.tree import And, Compare, In, IsNotNull, IsNull, Not, Or, Predicate, StartsWith
 from bucketlake.schema.file_indexes import index_specs
-from bucketlake.types.model import DataField, arrow_schema, parse_type_text
+from bucketlake.types.model import DataField, arrow_schema
+from bucketlake.types.parse import parse_type_text
 
 UTC = dt.timezone.utc
 EPOCH = dt.datetime(1970, 1, 1)

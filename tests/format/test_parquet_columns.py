@@ -20,7 +20,8 @@ from bucketlake.errors import BucketlakeError
 from bucketlake.format.data.column_rewrite import Replacement, replace_columns
 from bucketlake.format.data.datafile import DataFileWriter, FileFormat, Recorded, read_data_file
 from bucketlake.format.metadata.stats import StatsMode
-from bucketlake.types.model import DataField, arrow_schema, parse_type_text
+from bucketlake.types.model import DataField, arrow_schema
+from bucketlake.types.parse import parse_type_text
 
 FULL = StatsMode("full")
 BEFORE, AFTER = "memory://t/before.parquet", "memory://t/after.parquet"

@@ -23,7 +23,8 @@ from bucketlake.format.index.blocks import Parts, Unselective, block_of, body_of
 from bucketlake.format.index.btree import Blocks, BTreeFile, encode_btree
 from bucketlake.format.index.sorted_keys import Recorded, check_indexed, encoded_keys, place_of, varints
 from bucketlake.format.index.spans import EVERY, Span, Within, intersected, of_prefix, opposite, united
-from bucketlake.types.model import DataType, arrow_type, parse_type
+from bucketlake.types.model import DataType, arrow_type
+from bucketlake.types.parse import parse_type
 
 KINDS: dict[str, st.SearchStrategy[Any]] = {
     "BOOLEAN": st.booleans(),

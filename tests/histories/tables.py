@@ -12,7 +12,8 @@ from tests.histories.model import Change, Mode
 
 from bucketlake import Catalog, Table
 from bucketlake.schema.schema import KIND_FIELD
-from bucketlake.types.model import DataField, arrow_schema, parse_type_text
+from bucketlake.types.model import DataField, arrow_schema
+from bucketlake.types.parse import parse_type_text
 
 KIND_TEXTS = ("+I", "-U", "+U", "-D")
 FIELDS = [DataField(n, name, parse_type_text(text, "flink")) for n, (name, text) in enumerate(COLUMNS.items())]

@@ -35,7 +35,8 @@ from bucketlake.format.metadata.manifest_columns import decode_columns
 from bucketlake.format.metadata.snapshot import decode_snapshot
 from bucketlake.format.roaring import read_bitmap, serialize_bitmap
 from bucketlake.schema.schema import TableSchema
-from bucketlake.types.model import BIGINT, DataField, parse_type_text
+from bucketlake.types.model import BIGINT, DataField
+from bucketlake.types.parse import parse_type_text
 
 SYNC = bytes(16)
 

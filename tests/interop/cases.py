@@ -13,7 +13,8 @@ from tests.interop.values import arrow_rows, canonical
 
 from bucketlake import Catalog, Table
 from bucketlake.schema.schema import SchemaChange
-from bucketlake.types.model import DataField, arrow_schema, parse_type_text
+from bucketlake.types.model import DataField, arrow_schema
+from bucketlake.types.parse import parse_type_text
 
 Row = tuple[Any, ...]
 

@@ -12,7 +12,7 @@ from tests.interop.cases import Case, Maker
 from tests.interop.typed_values import KEYS, plain_columns, plain_rows
 
 from bucketlake.schema.schema import AddColumn, DropColumn, RenameColumn, SetOption, UpdateColumnType, UpdatePosition
-from bucketlake.types.model import parse_type_text
+from bucketlake.types.parse import parse_type_text
 
 CODECS = {
     "parquet": ("snappy", "none", "gzip", "lz4_raw", "zstd"),

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from bucketlake.types.model import DataField, DataType, Root, parse_type_text
+from bucketlake.types.model import DataField, DataType, Root
+from bucketlake.types.parse import parse_type_text
 
 ADDS, ALL = (0, 2), (0, 1, 2, 3)
 SCALARS = (

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from tests.peers.flink import FlinkPaimon
 from tests.peers.python_peers import PyPaimon
+from tests.profile import later
 
 import bucketlake
 from bucketlake.format.data import descriptor
@@ -121,7 +122,7 @@ def theirs_values(table: Table) -> pa.Table:
     return table.refresh().to_arrow(where="id < 20")
 
 
-@pytest.mark.parametrize("form", ["parquet", "orc", "avro"])
+@pytest.mark.parametrize("form", later(["parquet", "orc", "avro"], 1))
 def test_columns_of_descriptors(flink: FlinkPaimon, pypaimon: PyPaimon, tmp_path: Path, form: str) -> None:
     """`blob-descriptor-field`: all write descriptors, and read what they name."""
     flink.use(tmp_path)

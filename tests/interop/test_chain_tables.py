@@ -14,7 +14,7 @@ import pytest
 from tests.interop.co_writing import World, arrow
 from tests.peers.flink import FlinkPaimon
 from tests.peers.rpc import PeerError
-from tests.profile import SOAK, seeds
+from tests.profile import SOAK, later, seeds
 
 from bucketlake.errors import InvalidError
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
@@ -111,7 +111,7 @@ def some_partition(kind: str, chance: random.Random) -> dict[str, str]:
     return day if kind == "daily" else {"region": chance.choice(["CN", "US"]), **day}
 
 
-@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize("kind", later([*KINDS], 1))
 @pytest.mark.parametrize("seed", seeds(1, 60))
 def test_both_write_one_chain(flink: FlinkPaimon, tmp_path: Path, kind: str, seed: int) -> None:
     chance = random.Random(f"chain {kind} {FIRST + seed}")
@@ -136,7 +136,7 @@ def test_both_write_one_chain(flink: FlinkPaimon, tmp_path: Path, kind: str, see
         both.agree()
 
 
-@pytest.mark.parametrize("who", ["ours", "paimon"])
+@pytest.mark.parametrize("who", later(["ours", "paimon"], 1))
 def test_both_compact_a_partition_into_the_snapshot_branch(flink: FlinkPaimon, tmp_path: Path, who: str) -> None:
     both = Both(tmp_path, flink, "groups", {"bucket": "2"})
 

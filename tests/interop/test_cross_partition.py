@@ -13,7 +13,8 @@ from tests.profile import first
 
 import bucketlake
 from bucketlake import Table
-from bucketlake.types.model import DataField, arrow_schema, parse_type_text
+from bucketlake.types.model import DataField, arrow_schema
+from bucketlake.types.parse import parse_type_text
 
 pytestmark = pytest.mark.peer
 COLUMNS = {"k": "BIGINT", "v": "INT", "pt": "STRING"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pytest
 from tests.format.test_map_shredding import metadata
 from tests.peers.flink import FlinkPaimon
+from tests.profile import later
 
 import bucketlake
 from bucketlake.schema.schema import SetOption
@@ -59,10 +61,11 @@ KINDS: dict[str, tuple[bool, dict[str, str]]] = {
     "thin": (True, {"data-file.thin-mode": "true", "changelog-producer": "lookup"}),
     "lz4": (False, {"compaction.min.file-num": "2", "file.compression": "lz4", "file.format": "orc"}),
 }
+FEW = [("append", "parquet"), ("vectors", "orc"), ("merged", "parquet"), ("thin", "orc")]
+BOTH = [*FEW, *(both for both in product(KINDS, ("parquet", "orc")) if both not in FEW)]
 
 
-@pytest.mark.parametrize("format", ["parquet", "orc"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "format"), later(BOTH, 4))
 def test_in_turns(flink: FlinkPaimon, tmp_path: Path, kind: str, format: str) -> None:
     """Both write, read and compact one table; its layout is switched off and on meanwhile."""
     keys, more = KINDS[kind]
@@ -119,7 +122,7 @@ VALUES = {
 }
 
 
-@pytest.mark.parametrize("format", ["parquet", "orc"])
+@pytest.mark.parametrize("format", later(["parquet", "orc"], 1))
 def test_every_type_of_values(flink: FlinkPaimon, tmp_path: Path, format: str) -> None:
     """Flink reads what it wrote, and the same after all of it was written again here."""
     flink.use(tmp_path)
@@ -144,7 +147,7 @@ def test_every_type_of_values(flink: FlinkPaimon, tmp_path: Path, format: str) -
     assert flink.sql("SELECT * FROM t ORDER BY id").rows == before
 
 
-@pytest.mark.parametrize("policy", ["plain", "sequential", "lru"])
+@pytest.mark.parametrize("policy", later(["lru", "plain", "sequential"], 1))
 def test_both_tell_the_same_of_a_file(flink: FlinkPaimon, tmp_path: Path, policy: str) -> None:
     """But for the order of a row's keys, which is Java's or the writer's, and for the bytes of another zstd."""
     table = made(flink, tmp_path, False, **{COLUMNS: "3", PLACEMENT: policy})

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.peers.flink import FlinkPaimon
+from tests.profile import later
 
 import bucketlake
 from bucketlake.catalog import Catalog
@@ -51,7 +52,7 @@ def rows() -> pa.Table:
     )
 
 
-@pytest.mark.parametrize("writer", ["ours", "theirs"])
+@pytest.mark.parametrize("writer", later(["ours", "theirs"], 1))
 def test_paimon_reads_what_is_replaced(flink: FlinkPaimon, catalog: Catalog, writer: str) -> None:
     name = f"default.t_{writer}"
     options = ", ".join(f"'{key}' = '{value}'" for key, value in OPTIONS.items())

@@ -17,7 +17,8 @@ from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.lsm.aggregates.functions import FUNCTIONS, Aggregate, AggregateOptions, aggregate
 from bucketlake.options.options import TableOptions
 from bucketlake.schema.validation import AGGREGATE_FUNCTIONS
-from bucketlake.types.model import DataField, arrow_type, parse_type_text
+from bucketlake.types.model import DataField, arrow_type
+from bucketlake.types.parse import parse_type_text
 
 # function | type | options | rows of one group: kind value, …  | result, or ! and a part of the error
 # kinds: + add (+I, +U), - retract (-U, -D), < late (older in its sequence group), = seed

@@ -15,7 +15,8 @@ from tests.profile import examples
 from bucketlake.errors import InvalidError
 from bucketlake.lsm.aggregates.functions import aggregate
 from bucketlake.lsm.aggregates.rows import AggregateOptions
-from bucketlake.types.model import BIGINT, DataField, DataType, Root, arrow_type, decimal_type, parse_type_text
+from bucketlake.types.model import BIGINT, DataField, DataType, Root, arrow_type, decimal_type
+from bucketlake.types.parse import parse_type_text
 
 from .aggregate_model import Refused, folded, row
 

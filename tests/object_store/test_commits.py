@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.object_store.conftest import S3, rows
-from tests.profile import SOAK
+from tests.profile import SOAK, later
 from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, KILL_AFTER, FaultStorage, Killed, fault_at, fault_on
 
 import bucketlake
@@ -146,7 +146,7 @@ def test_answers_that_never_come_are_reported(catalog: Catalog) -> None:
         assert rows(table) == expected
 
 
-@pytest.mark.parametrize("fault", [KILL_AFTER, FAIL_BEFORE, FAIL_AFTER])
+@pytest.mark.parametrize("fault", later([KILL_AFTER, FAIL_BEFORE, FAIL_AFTER], 1))
 def test_faults_at_every_call_of_a_write(catalog: Catalog, fault: str) -> None:
     table = keyed(catalog)
     table.write_arrow(data(range(3), 0))
@@ -175,7 +175,7 @@ def test_faults_at_every_call_of_a_write(catalog: Catalog, fault: str) -> None:
     assert ids == list(range(1, len(ids) + 1))
 
 
-@pytest.mark.parametrize("moment", ["between", "before", "after"])
+@pytest.mark.parametrize("moment", later(["after", "between", "before"], 1))
 def test_killed_processes(catalog: Catalog, s3: S3, moment: str) -> None:
     options = {"target-file-size": "4 kb", "write-buffer-size": "16 kb"}
     table = keyed(catalog, **options)

@@ -19,7 +19,7 @@ from bucketlake.ops.commit.analyze import commit_statistics, statistics_of
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.schema.change import AddColumn
 from bucketlake.table import Table
-from bucketlake.types.model import parse_type_text
+from bucketlake.types.parse import parse_type_text
 
 SEEDS = itertools.count(1)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.profile import SOAK, first
+from tests.profile import SOAK, first, later
 from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, KILL_AFTER, KILL_BEFORE, FaultStorage, Killed, fault_at, fault_on
 
 import bucketlake
@@ -207,7 +207,7 @@ def test_what_was_copied_is_not_copied_again(catalog: Catalog) -> None:
     assert rows(catalog.table("db.t")) == rows(source)
 
 
-@pytest.mark.parametrize("fault", [KILL_BEFORE, KILL_AFTER, FAIL_BEFORE, FAIL_AFTER])
+@pytest.mark.parametrize("fault", later([KILL_AFTER, FAIL_BEFORE, KILL_BEFORE, FAIL_AFTER], 2))
 @pytest.mark.parametrize("there", [False, True])
 def test_a_fault_at_any_step_leaves_the_old_rows_or_the_new(catalog: Catalog, fault: str, there: bool) -> None:
     source = make(catalog, "vectors")

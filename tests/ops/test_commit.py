@@ -233,10 +233,6 @@ def test_streaming_identifiers_commit_once() -> None:
     again = commit_of(store).commit(work, 5)
     assert again == first
     assert store.snapshot_ids() == [1, 2]
-    assert commit_of(store).filter_committed([4, 5, 6]) == [6]
-    assert commit_of(store, "other").filter_committed([4, 5, 6]) == [4, 5, 6]
-    with pytest.raises(InvalidError):
-        commit_of(store).filter_committed([6, 5])
 
 
 def test_a_restart_between_the_two_snapshots_commits_only_the_second() -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.profile import examples
+from tests.profile import examples, later
 
 import bucketlake
 from bucketlake.errors import InvalidError, NotFoundError
@@ -100,7 +100,7 @@ class History:
             assert rows_of(self.table, scan_tag_name=name) == rows, name
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", later([*KINDS], 4))
 @settings(max_examples=examples(2, 64), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_what_is_left_stays_as_it_was(kind: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:

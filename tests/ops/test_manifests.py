@@ -21,7 +21,8 @@ from bucketlake.format.row.binary_row import serialized
 from bucketlake.ops.commit.manifests import combine_indexes, merge_manifests, write_manifests
 from bucketlake.ops.table.entries import fold, record_count
 from bucketlake.ops.table.partition_stats import may_hold, partition_stats
-from bucketlake.types.model import INT, parse_type_text
+from bucketlake.types.model import INT
+from bucketlake.types.parse import parse_type_text
 
 
 def store_of(**options: str) -> Any:

@@ -41,7 +41,8 @@ from bucketlake.errors import (
 )
 from bucketlake.ops.migrate.folder import Draft
 from bucketlake.ops.migrate.source import JOURNAL
-from bucketlake.types.model import DataField, parse_type_text
+from bucketlake.types.model import DataField
+from bucketlake.types.parse import parse_type_text
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 

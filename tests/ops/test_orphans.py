@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.ops.test_expire import KINDS, History, ids, left_over, made, make_branch, put, rows_of, tag
-from tests.profile import SOAK
+from tests.profile import SOAK, later
 from tests.sim.storage import KILL_AFTER, KILL_BEFORE, FaultStorage, Killed, fault_at
 
 from bucketlake.env.env import Env
@@ -89,7 +89,7 @@ OTHERS = (
 
 
 @RUNS
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", later([*KINDS], 3))
 def test_exactly_the_strays_go(tmp_path: Path, kind: str, run: Run | None) -> None:
     table = made(tmp_path, kind)
     history = History(table)
@@ -229,7 +229,7 @@ def test_many_orphans_and_names_for_tasks(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(stages) == 2 and stages[1] == -(-len(strays) // 3)
 
 
-@pytest.mark.parametrize("fault", [KILL_BEFORE, KILL_AFTER])
+@pytest.mark.parametrize("fault", later([KILL_AFTER, KILL_BEFORE], 1))
 @pytest.mark.parametrize("kind", ["keyed", "dynamic", "append"])
 def test_killed_writes_and_expiries_leave_only_orphans(tmp_path: Path, kind: str, fault: str) -> None:
     table = made(tmp_path, kind, **{"file-operation.thread-num": "1", "scan.manifest.parallelism": "1"})

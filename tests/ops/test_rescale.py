@@ -176,7 +176,7 @@ PAIRS = [(engine, "append") for engine in sorted(ENGINES)] + [
 ]
 
 
-@pytest.mark.parametrize(("engine", "event"), first(PAIRS, 9))
+@pytest.mark.parametrize(("engine", "event"), first(PAIRS, 6))
 def test_commits_at_every_step_are_kept(engine: str, event: str) -> None:
     """Something is committed at the k-th storage call of a rescale, for k over the whole of it."""
     events: dict[str, Callable[[Table], Any]] = {

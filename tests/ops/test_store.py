@@ -19,7 +19,7 @@ from bucketlake.env.env import Env, SystemClock
 from bucketlake.env.local import LocalStorage
 from bucketlake.errors import NotFoundError
 from bucketlake.format.metadata.snapshot import encode_snapshot
-from bucketlake.ops.table import store as stores
+from bucketlake.ops.table import decoded
 from bucketlake.ops.table.store import MAX_PROBES, clear_cache
 
 ROWS = pa.schema([("k", pa.int64()), ("v", pa.int64())])
@@ -151,7 +151,7 @@ def test_it_travels() -> None:
 @pytest.mark.slow
 def test_a_process_that_commits_for_long_remembers_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commits with compaction, expiry, tags and reads between: what the package holds is soon as much as it ever is."""
-    monkeypatch.setattr(stores._CACHE, "age", 60)
+    monkeypatch.setattr(decoded.CACHE, "age", 60)
     clear_cache()
     options = {"bucket": "1", "num-sorted-run.compaction-trigger": "3", "manifest.merge-min-count": "4"}
     kept = {"snapshot.num-retained.min": "2", "snapshot.num-retained.max": "3"}
@@ -167,5 +167,5 @@ def test_a_process_that_commits_for_long_remembers_no_more(tmp_path: Path, monke
         if number % 8 == 7:
             gc.collect()
             ours = sum(str(type(one).__module__).startswith("bucketlake") for one in gc.get_objects())
-            held.append((ours, len(stores._CACHE)))
+            held.append((ours, len(decoded.CACHE)))
     assert held[3][0] <= held[1][0] + 20 and held[3][1] <= held[1][1] + 20, held

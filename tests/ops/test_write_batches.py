@@ -21,7 +21,8 @@ from bucketlake.ops.rows.one_file import read_key_values
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.write.prepare import prepare_write
 from bucketlake.ops.write.write import write_batches
-from bucketlake.types.model import DataField, parse_type_text
+from bucketlake.types.model import DataField
+from bucketlake.types.parse import parse_type_text
 
 SCHEMA = pa.schema([pa.field("k", pa.int64()), pa.field("v", pa.string()), pa.field("pt", pa.int32())])
 

@@ -14,8 +14,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.profile import seeds
+from tests.sim.actors import ROLES, Actor
+from tests.sim.at_once import Run
 from tests.sim.tables import make_store
-from tests.sim.test_maintenance import HERE, ROLES, SEEN, VECTORS, Actor, Key, Kind, Run, World, meaning
+from tests.sim.world import HERE, SEEN, VECTORS, Key, Kind, World, meaning
 
 from bucketlake.errors import BucketlakeError, NotFoundError
 from bucketlake.format.metadata.snapshot import Snapshot

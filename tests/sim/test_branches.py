@@ -11,15 +11,17 @@ from typing import Any
 
 import pytest
 from tests.profile import seeds
+from tests.sim.actors import ROLES, Actor
+from tests.sim.at_once import Run
 from tests.sim.tables import make_store
-from tests.sim.test_maintenance import HERE, PARTITIONS, ROLES, SEEN, VECTORS, Actor, Key, Kind, Run, World
+from tests.sim.world import HERE, PARTITIONS, SEEN, VECTORS, Key, Kind, World
 
 from bucketlake.errors import BucketlakeError
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.compact.compaction import Compaction, compaction_job
 from bucketlake.ops.compact.job import run_job
 from bucketlake.ops.compact.running import inline
-from bucketlake.ops.refs.branches import create_branch, delete_branch, fast_forward, merge_branch, schema_ids
+from bucketlake.ops.refs.branches import create_branch, delete_branch, fast_forward, merge_branch
 from bucketlake.ops.refs.tags import create_tag
 from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.store import Store, clear_cache
@@ -154,7 +156,7 @@ class BranchedRun(Run):
         store = make_store(self.inner, self.clock, self.store.schema)
         for name in store.branches():
             branch = store.on_branch(name)
-            if not schema_ids(branch):
+            if not branch.schema_ids():
                 continue  # half made, or half gone, or of a writer that died: cleaning gets past it
             before = None
             for snapshot in branch.snapshots():

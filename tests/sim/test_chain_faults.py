@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.profile import SOAK
+from tests.profile import SOAK, later
 from tests.sim.clock import FakeClock
 from tests.sim.storage import (
     FAIL_AFTER,
@@ -97,7 +97,7 @@ def faults(storage: MapStorage) -> list[str]:
     return [str(one) for one in found if "orphan" not in one.code and not one.code.startswith("hint-")]
 
 
-@pytest.mark.parametrize("name", list(CHANGES))
+@pytest.mark.parametrize("name", later([*CHANGES], 2))
 def test_a_change_of_two_branches_can_be_repeated(name: str) -> None:
     change, first = CHANGES[name], made()
     files = dict(first.files)

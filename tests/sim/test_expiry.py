@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from tests.profile import SOAK, often, seeds
+from tests.profile import SOAK, later, often, seeds
 from tests.sim.clock import FakeClock
 from tests.sim.schedule import Scheduler
 from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, KILL_AFTER, KILL_BEFORE, FaultStorage, Killed, MapStorage
@@ -223,7 +223,7 @@ def test_a_death_leaves_an_expiry_that_goes_on() -> None:
         assert not storage.dead and call > 20
 
 
-@pytest.mark.parametrize("fault", [KILL_BEFORE, KILL_AFTER])
+@pytest.mark.parametrize("fault", later([KILL_AFTER, KILL_BEFORE], 1))
 def test_a_death_among_changelogs_goes_on(fault: str) -> None:
     """Changelogs outlive snapshots: whatever is found is whole after a death at any call, and the next one finishes."""
     for call in itertools.count(0, 1 if SOAK else 5):

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pytest
-from tests.profile import seeds
-from tests.sim import test_maintenance as maintenance
+from tests.profile import SOAK, seeds
+from tests.sim.actors import ROLES, Actor
+from tests.sim.at_once import Run
 from tests.sim.tables import ROOT, make_store
-from tests.sim.test_maintenance import FIELDS, HERE, ROLES, Actor, Key, Kind, Run
+from tests.sim.world import FIELDS, HERE, Key, Kind
 
 from bucketlake.catalog import open_named
 from bucketlake.errors import BucketlakeError
@@ -160,6 +161,6 @@ def run(seed: int) -> Counter[str]:
         raise AssertionError(f"seed {seed}, {kind.name}, faults {faults}, back {rolls_back}: {error}") from error
 
 
-@pytest.mark.parametrize("seed", [seed * (1 if maintenance.SOAK else 31) for seed in seeds(3, 1000)])
+@pytest.mark.parametrize("seed", [seed * (1 if SOAK else 31) for seed in seeds(3, 1000)])
 def test_nobody_loses_a_row_or_its_id(seed: int) -> None:
     assert run(seed)["update"]

@@ -8,7 +8,7 @@ from pyspark.sql import types as T
 from bucketlake.errors import InvalidError
 from bucketlake.spark.assignment import Rules, check_assignment, matched, positional
 from bucketlake.spark.types import spark_type
-from bucketlake.types.model import parse_type_text
+from bucketlake.types.parse import parse_type_text
 
 
 def parsed(ddl: str) -> T.DataType:

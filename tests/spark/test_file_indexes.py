@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.profile import later
 
 from bucketlake.spark.session import Lake
 
@@ -10,7 +11,7 @@ KINDS = {"append": "'bucket' = '-1'", "keyed": "'bucket' = '2', 'primary-key' = 
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-@pytest.mark.parametrize("threshold", ["1 mb", "0 b"])
+@pytest.mark.parametrize("threshold", later(["1 mb", "0 b"], 1))
 def test_spark_writes_and_reads_by_indexes(lake: Lake, kind: str, threshold: str) -> None:
     """Every file has one; reads leave out what cannot match, and give the rows that match."""
     lake.sql(

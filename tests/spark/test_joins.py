@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.profile import later
 
 from bucketlake.spark.read import reader
 from bucketlake.spark.session import Lake
@@ -22,7 +23,7 @@ def in_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "LARGE_MERGE_ROWS", 0)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", later([*KINDS], 1))
 def test_a_join_takes_a_large_table_for_large_and_a_small_one_for_small(
     lake: Lake, in_tasks: None, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:

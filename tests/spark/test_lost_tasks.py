@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pyspark
 import pytest
+from tests.profile import later
 
 from bucketlake.spark.java import ensure_java
 
@@ -125,7 +126,7 @@ def master(tmp_path: Path) -> Iterator[str]:
         process.wait()
 
 
-@pytest.mark.parametrize("how", ["killed", "speculation"])
+@pytest.mark.parametrize("how", later(["killed", "speculation"], 1))
 def test_rows_count_once(how: str, master: str, tmp_path: Path) -> None:
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     environment.pop("SPARK_CONNECT_MODE_ENABLED", None)

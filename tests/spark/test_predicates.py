@@ -16,7 +16,8 @@ from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import is_exact
 from bucketlake.spark.read import reader
 from bucketlake.spark.session import Lake
-from bucketlake.types.model import DataField, arrow_schema, parse_type_text
+from bucketlake.types.model import DataField, arrow_schema
+from bucketlake.types.parse import parse_type_text
 
 VALUES: dict[str, list[Any]] = {
     "TINYINT": [-128, -1, 0, 1, 127],

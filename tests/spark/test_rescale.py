@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.profile import later
 
 import bucketlake
 from bucketlake.errors import BucketlakeError, InvalidError
@@ -20,7 +21,7 @@ def totals(lake: bucketlake.Lake) -> dict[str, set[int]]:
     return found
 
 
-@pytest.mark.parametrize("driver_bytes", [0, 1 << 30], ids=["tasks", "driver"])
+@pytest.mark.parametrize("driver_bytes", later([0, 1 << 30], 1), ids=["tasks", "driver"])
 def test_rescale(lake: bucketlake.Lake, monkeypatch: pytest.MonkeyPatch, driver_bytes: int) -> None:
     monkeypatch.setattr(jobs, "DRIVER_BYTES", driver_bytes)
     lake.sql(
@@ -51,14 +52,17 @@ def test_rescale(lake: bucketlake.Lake, monkeypatch: pytest.MonkeyPatch, driver_
 
 @pytest.mark.parametrize(
     "call",
-    [
-        "CALL sys.rescale('db.t', 8)",
-        "CALL sys.rescale('db.t', 8, 'pt=1')",
-        "CALL sys.rescale('db.t', 8, '', 'pt = 1')",
-        "CALL sys.rescale('db.t', 8, 'pt=1', 2, 2)",
-        "CALL paimon.sys.rescale(`table` => 'db.t', `bucket_num` => 8, `partition` => 'pt=1', `sink_parallelism` => 2)",
-        "CALL sys.rescale(table => 'db.t', bucket_num => '8', partitions => 'pt=1;pt=7')",
-    ],
+    later(
+        [
+            "CALL sys.rescale('db.t', 8)",
+            "CALL sys.rescale('db.t', 8, 'pt=1', 2, 2)",
+            "CALL paimon.sys.rescale(`table` => 'db.t', `bucket_num` => 8, `partition` => 'pt=1', `sink_parallelism` => 2)",
+            "CALL sys.rescale('db.t', 8, '', 'pt = 1')",
+            "CALL sys.rescale('db.t', 8, 'pt=1')",
+            "CALL sys.rescale(table => 'db.t', bucket_num => '8', partitions => 'pt=1;pt=7')",
+        ],
+        3,
+    ),
 )
 def test_both_engines_arguments(classic: bucketlake.Lake, call: str) -> None:
     classic.sql(

@@ -81,7 +81,7 @@ def test_local_rows_are_written_in_the_driver(lake: Lake, table) -> None:
     assert _rows(table.read()) == [(1, "x", 1, "a"), (2, "y", 2, None)]
 
 
-@pytest.mark.parametrize("count", [100, 300_000])
+@pytest.mark.parametrize("count", later([100, 300_000], 1))
 def test_upserts_replace_rows(lake: Lake, count: int) -> None:
     lake.catalog.create_table("db.k", SCHEMA, (), ("id",), {"bucket": "2"})
     table = lake.table("db.k")
@@ -202,7 +202,7 @@ def test_a_partition_is_written_by_one_task_if_asked(classic: Lake) -> None:
         assert lake.sql(f"SELECT count(*) FROM db.{strategy}").first()[0] == 300000
 
 
-@pytest.mark.parametrize("kind", ["DATE", "TIMESTAMP_NTZ", "TIMESTAMP"])
+@pytest.mark.parametrize("kind", later(["TIMESTAMP", "DATE", "TIMESTAMP_NTZ"], 1))
 @pytest.mark.parametrize("year", [1, 999, 2020])
 def test_partitions_of_any_day(classic: Lake, monkeypatch: pytest.MonkeyPatch, kind: str, year: int) -> None:
     """Whatever its year, and in a session in another zone than the process, a partition is written, named and read by

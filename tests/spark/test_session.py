@@ -96,6 +96,8 @@ def test_warnings_point_at_the_users_line(tmp_path: Path) -> None:
     assert [Path(one.filename).name for one in warned] == [Path(__file__).name]
 
 
+@pytest.mark.slow
+@pytest.mark.spark
 def test_a_stopped_session_is_named(tmp_path: Path) -> None:
     """In a process of its own: the session of the tests goes on."""
     code = (

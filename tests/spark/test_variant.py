@@ -66,6 +66,7 @@ def test_rows_change(classic: Lake, kind: str) -> None:
     assert type_text(from_arrow_type(found.schema.field("v").type)) == "VARIANT"
 
 
+@pytest.mark.slow
 def test_by_data_source(lake: Lake) -> None:
     lake.sql(f"CREATE TABLE db.t ({DECLARED})")
     for value in ("parse_json('1')", "null", "4", "'text'"):

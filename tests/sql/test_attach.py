@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
+from tests.profile import later
 
 import bucketlake
 from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
@@ -90,7 +91,7 @@ def test_a_sessions_own_calls(attached: Lake) -> None:
             refused()
 
 
-@pytest.mark.parametrize("kind", ["paimon", "bucketlake"])
+@pytest.mark.parametrize("kind", later(["paimon", "bucketlake"], 1))
 def test_tables_by_their_folders(attached: Lake, kind: str) -> None:
     spark = attached.spark
     spark.sql("CREATE TABLE db.f (id INT, name STRING)")
@@ -135,7 +136,7 @@ def test_tables_by_their_folders(attached: Lake, kind: str) -> None:
         assert _rows(spark.read.format(kind).option("columns", "id").load(folder)) == [(2,)]
 
 
-@pytest.mark.parametrize("by_option", [False, True])
+@pytest.mark.parametrize("by_option", later([True, False], 1))
 def test_streams_into_folders(attached: Lake, tmp_path: Path, by_option: bool) -> None:
     spark = attached.spark
     spark.sql("CREATE TABLE db.f (id INT, name STRING)")

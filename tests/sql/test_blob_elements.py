@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.profile import later
 
 from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
 from bucketlake.format.data import descriptor
@@ -140,7 +141,7 @@ def test_merge_of_another_column_with_split_files(classic: Lake, kind: str) -> N
     assert blobs(classic) == files
 
 
-@pytest.mark.parametrize("where", ["driver", "tasks"])
+@pytest.mark.parametrize("where", later(["driver", "tasks"], 1))
 def test_merge_of_an_array(classic: Lake, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     in_tasks(where, monkeypatch)
     made(classic, "ARRAY<BINARY>")
@@ -164,7 +165,7 @@ def test_merge_of_an_array(classic: Lake, where: str, monkeypatch: pytest.Monkey
     assert rows(classic, "SELECT pictures IS NOT NULL, size(pictures) FROM db.t WHERE id = 3") == [(True, 0)]
 
 
-@pytest.mark.parametrize("where", ["driver", "tasks"])
+@pytest.mark.parametrize("where", later(["tasks", "driver"], 1))
 def test_merge_of_a_map(classic: Lake, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     in_tasks(where, monkeypatch)
     made(classic, "MAP<STRING, BINARY>")

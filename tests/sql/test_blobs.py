@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.profile import later
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.data.blob import is_blob
@@ -73,7 +74,7 @@ def test_statements(made: Lake) -> None:
     assert rows(made) == [(3, "m", b"\xaa"), (4, "n", b"\xbb")]
 
 
-@pytest.mark.parametrize("where", ["driver", "tasks"])
+@pytest.mark.parametrize("where", later(["tasks", "driver"], 1))
 def test_new_values(made: Lake, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """UPDATE and MERGE of the column: rows that do not change keep their values."""
     if where == "tasks":
@@ -214,7 +215,7 @@ def test_columns_of_descriptors(classic: Lake, where: str, monkeypatch: pytest.M
     assert rows(classic) == [*before, (12, *before[0][1:]), (13, *before[1][1:])]
 
 
-@pytest.mark.parametrize("buckets", ["1", "-1"])
+@pytest.mark.parametrize("buckets", later(["1", "-1"], 1))
 def test_statements_over_a_table_with_a_primary_key(classic: Lake, buckets: str) -> None:
     lake = classic
     lake.sql(

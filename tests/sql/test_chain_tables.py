@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.profile import later
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.spark.read import reader
@@ -43,7 +44,7 @@ def made(lake: Lake, name: str = "db.t", flink: bool = False, **options: str) ->
         )
 
 
-@pytest.mark.parametrize("flink", [False, True])
+@pytest.mark.parametrize("flink", later([True, False], 1))
 def test_paimons_page(lake: Lake, flink: bool) -> None:
     made(lake, flink=flink)
     lake.sql("INSERT OVERWRITE `db`.`t$branch_snapshot` PARTITION (date = '20250810') VALUES ('1', '1', '1')")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import AnalysisException
-from tests.profile import first, pairs
+from tests.profile import first, later, pairs
 
 import bucketlake
 from bucketlake.errors import InvalidError, UnsupportedError
@@ -267,7 +267,7 @@ CONDITIONS: list[tuple[str, list[int]]] = [
 ]
 
 
-@pytest.mark.parametrize(("case", "vectors", "kind"), pairs(CONDITIONS, ["false", "true"], list(APPEND)))
+@pytest.mark.parametrize(("case", "vectors", "kind"), later(pairs(CONDITIONS, ["false", "true"], list(APPEND)), 9))
 def test_delete_from_append_tables(
     classic: bucketlake.Lake, case: tuple[str, list[int]], vectors: str, kind: str
 ) -> None:
@@ -281,7 +281,7 @@ def test_delete_from_append_tables(
 
 
 @pytest.mark.parametrize("options", APPEND.values(), ids=APPEND)
-@pytest.mark.parametrize("vectors", ["false", "true"])
+@pytest.mark.parametrize("vectors", later(["true", "false"], 1))
 def test_update_of_append_tables(lake: bucketlake.Lake, options: str, vectors: str) -> None:
     append(lake, options, f", 'deletion-vectors.enabled' = '{vectors}'")
     before = snapshots(lake)
@@ -317,14 +317,21 @@ def test_conditions_of_sparks_own_over_larger_append_tables(
 
 @pytest.mark.parametrize(
     ("options", "rewrites", "updates"),
-    [
-        ("", False, None),
-        ("'merge-engine' = 'partial-update'", True, None),
-        ("'merge-engine' = 'partial-update', 'partial-update.remove-record-on-delete' = 'true'", False, None),
-        ("'merge-engine' = 'aggregation'", True, "aggregation can not"),
-        ("'merge-engine' = 'aggregation', 'aggregation.remove-record-on-delete' = 'true'", False, "can not support"),
-        ("'merge-engine' = 'first-row'", True, "first-row can not"),
-    ],
+    later(
+        [
+            ("'merge-engine' = 'partial-update', 'partial-update.remove-record-on-delete' = 'true'", False, None),
+            ("'merge-engine' = 'aggregation'", True, "aggregation can not"),
+            ("'merge-engine' = 'first-row'", True, "first-row can not"),
+            ("", False, None),
+            ("'merge-engine' = 'partial-update'", True, None),
+            (
+                "'merge-engine' = 'aggregation', 'aggregation.remove-record-on-delete' = 'true'",
+                False,
+                "can not support",
+            ),
+        ],
+        3,
+    ),
 )
 def test_merge_engines(classic: bucketlake.Lake, options: str, rewrites: bool, updates: str | None) -> None:
     more = f", {options}" if options else ""

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from sqlglot import exp
+from tests.profile import seeds
 from tests.sql.test_pushdown import FIELDS, settings
 
 import bucketlake
@@ -115,7 +116,7 @@ def first(rows: pa.Table, column: str, falling: bool, nulls: str, count: int) ->
     return (missing + ordered if nulls == "at_start" else ordered + missing)[:count]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(6, 12))
 def test_the_first_rows_stay(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     more = [{}, {"deletion-vectors.enabled": "true"}, {"keyed": "yes", "bucket": "1"}, {"metadata.stats-mode": "none"}]

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.profile import later
 
 from bucketlake.errors import AlreadyExistsError, CommitUnknownError, InvalidError, StorageError
 from bucketlake.spark.session import Lake
@@ -291,7 +292,7 @@ def test_a_char_partition_is_overwritten_by_its_text_without_spaces(classic: Lak
         assert rows(lake) == [(6, "33 ", "a "), (7, "2  ", "z "), (8, "2", "z")]
 
 
-@pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.parametrize("ansi", later(["true", "false"], 1))
 def test_values_of_partitions_are_texts_to_spark(classic: Lake, ansi: str) -> None:
     """As such they are cast, whatever the session says: what is no value of the column's type names no partition, not
     the nearest one, nor that of nulls."""

@@ -11,7 +11,8 @@ from bucketlake.spark.session import Lake
 from bucketlake.sql.query import joined
 from bucketlake.sql.query.joined import meetings
 from bucketlake.sql.query.pushdown import Source, parse, proof
-from bucketlake.types.model import DataField, parse_type_text
+from bucketlake.types.model import DataField
+from bucketlake.types.parse import parse_type_text
 
 TABLES = {
     "f": {"k": "BIGINT", "dt": "STRING", "day": "DATE", "n": "DECIMAL(10,2)", "x": "DOUBLE", "c": "CHAR(3)"},

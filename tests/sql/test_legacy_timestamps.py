@@ -24,7 +24,8 @@ from bucketlake.spark.merge import held
 from bucketlake.spark.read import hidden, reader
 from bucketlake.spark.session import Lake
 from bucketlake.spark.write import tasks
-from bucketlake.types.model import parse_type_text, type_text
+from bucketlake.types.model import type_text
+from bucketlake.types.parse import parse_type_text
 
 pytestmark = pytest.mark.spark
 
@@ -165,7 +166,7 @@ CONDITIONS = (
 )
 
 
-@pytest.mark.parametrize("kind", later(["append", "by time", "partitioned", "keyed"], 2))
+@pytest.mark.parametrize("kind", later(["by time", "append", "partitioned", "keyed"], 1))
 def test_conditions_say_what_they_say_over_a_view(classic: Lake, kind: str) -> None:
     lake = classic
     keys = {"keyed": "id", "by time": "ts"}.get(kind)
@@ -328,7 +329,7 @@ def compare(lake: Lake, kind: str, changes: Sequence[str]) -> None:
             assert len(found) > 1, (kind, change, found)
 
 
-@pytest.mark.parametrize("kind", later([*SUFFIXES], 3))
+@pytest.mark.parametrize("kind", later([*SUFFIXES], 2))
 def test_changes_do_what_they_do_in_a_table_of_instants(classic: Lake, kind: str) -> None:
     compare(classic, kind, CHANGES)
 
@@ -336,8 +337,8 @@ def test_changes_do_what_they_do_in_a_table_of_instants(classic: Lake, kind: str
 def test_rows_that_spark_reads_itself(classic: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name in ((reader, "SMALL_ROWS"), (hidden, "SMALL_ROWS"), (tasks, "SMALL_ROWS"), (held, "FEW_ROWS")):
         monkeypatch.setattr(module, name, 0)
-    compare(classic, "append", (CHANGES[1], CHANGES[4], CHANGES[7]))
-    compare(classic, "number key", (CHANGES[1], CHANGES[7]))
+    compare(classic, "append", (CHANGES[1], CHANGES[4]))
+    compare(classic, "number key", (CHANGES[7],))
     filled(classic)
     with legacy(classic):
         shown = rows(classic, "SELECT id, CAST(ts AS STRING), CAST(s.a AS STRING) FROM t WHERE ts < '2024-06-01'")

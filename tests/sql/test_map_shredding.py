@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.profile import later
 
 from bucketlake.errors import InvalidError
 from bucketlake.spark.read import hidden, reader
@@ -14,7 +15,7 @@ from bucketlake.spark.session import Lake
 LAYOUT = "fields.attrs.map.storage-layout"
 ONE = f"'{LAYOUT}' = 'shared-shredding', 'fields.attrs.map.shared-shredding.max-columns' = '1'"
 TWO = "(1, map('key1', 10L, 'key2', 20L)), (2, map('key2', 30L, 'cold', 40L))"
-FORMATS = pytest.mark.parametrize("format", ["parquet", "orc"])
+FORMATS = pytest.mark.parametrize("format", later(["parquet", "orc"], 1))
 Rows = list[tuple[Any, ...]]
 
 
@@ -74,7 +75,7 @@ def test_layouts_that_switch(lake: Lake, format: str) -> None:
 
 
 @FORMATS
-@pytest.mark.parametrize("thin", ["false", "true"])
+@pytest.mark.parametrize("thin", later(["true", "false"], 1))
 @pytest.mark.parametrize("aggregate", ["fields.attrs.aggregate-function", "fields.default-aggregate-function"])
 def test_merged_maps(lake: Lake, format: str, thin: str, aggregate: str) -> None:
     more = f", 'merge-engine' = 'aggregation', '{aggregate}' = 'merge_map', 'write-only' = 'true', {ONE}"

@@ -6,7 +6,7 @@ from itertools import cycle
 
 import pytest
 from pyspark.errors import AnalysisException, SparkRuntimeException
-from tests.profile import SOAK, first
+from tests.profile import SOAK, first, later
 from tests.sql.merges import AFTER_ALL, ALL_CLAUSES, CHANGES, FIVE, NINE, TWO, Row, content, made, view
 
 from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
@@ -100,11 +100,13 @@ CASES: list[tuple[str, list[Row], list[Row], str, list[Row]]] = [
 # In `make test` a case meets one kind, in `make soak` half of them a kind of append table too.
 KINDS_IN_TURN = ("keyed", "append", "dynamic", "marked", "postpone", "bucketed", "keyed marked")
 APPEND_IN_TURN = ("append", "marked", "bucketed")
+COVERED = ("update", "delete", "insert", "some columns", "delete and insert")  # by all clauses in order
+IN_TURN = sorted(zip(CASES, cycle(KINDS_IN_TURN), strict=False), key=lambda pair: pair[0][0] in COVERED)
 
 
 @pytest.mark.parametrize(
     ("case", "kind"),
-    [(case, kind) for case, kind in zip(CASES, cycle(KINDS_IN_TURN), strict=False)]
+    later(IN_TURN, len(CASES) - len(COVERED))
     + [(case, kind) for case, kind in zip(CASES[1::2], cycle(APPEND_IN_TURN), strict=False) if SOAK],
     ids=lambda item: item if isinstance(item, str) else item[0],
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.profile import later
 
 import bucketlake
 from bucketlake.errors import AlreadyExistsError, CorruptError, InvalidError, NotFoundError, UnsupportedError
@@ -61,7 +62,7 @@ def test_a_table_of_spark_s_becomes_the_lake_s(lake: Lake) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("file_format", ["parquet", "orc"])
+@pytest.mark.parametrize("file_format", later(["parquet", "orc"], 1))
 def test_files_go_to_a_table_that_is_there(hive: Lake, file_format: str) -> None:
     for partitioned in (False, True):
         name = make(hive, f"s{partitioned}", file_format, partitioned)

@@ -154,6 +154,7 @@ def test_clauses_that_set_other_columns_and_values_that_do_not_fit(
     assert set(classic.sql("SELECT file_path FROM `db`.`t$files`").toPandas()["file_path"]) == paths
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_change_of_many_rows_goes_by_a_shuffle(classic: Lake) -> None:
     classic.sql("CREATE TABLE db.t (id BIGINT, x INT, t STRING)")

@@ -12,7 +12,8 @@ from sqlglot import exp
 from bucketlake.predicate.tree import Compare, Contains, EndsWith, In, IsNotNull, IsNull, Not, Or, Predicate, StartsWith
 from bucketlake.sql.query.pushdown import Settings, Source, condition, parse, proof
 from bucketlake.sql.text import lexemes
-from bucketlake.types.model import DataField, parse_type_text
+from bucketlake.types.model import DataField
+from bucketlake.types.parse import parse_type_text
 
 TYPES = {
     "id": "BIGINT",

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.profile import later
 
 import bucketlake
 from bucketlake.env.local import LocalStorage
@@ -152,7 +153,7 @@ def test_subqueries_see_the_rows_that_are_changed(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("moment", ["before the read", "before the commit"])
+@pytest.mark.parametrize("moment", later(["before the commit", "before the read"], 1))
 @pytest.mark.parametrize(
     ("statement", "left"),
     [

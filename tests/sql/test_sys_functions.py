@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from pyspark.errors import PySparkException
+from tests.profile import later
 
 from bucketlake.errors import InvalidError
 from bucketlake.spark.session import Lake
@@ -35,7 +36,8 @@ def test_bucket_functions_give_the_tables_buckets(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["'bucket' = '-1'", "'deletion-vectors.enabled' = 'true'", "'primary-key' = 'a,p', 'bucket' = '1'"]
+    "kind",
+    later(["'bucket' = '-1'", "'primary-key' = 'a,p', 'bucket' = '1'", "'deletion-vectors.enabled' = 'true'"], 2),
 )
 def test_changes_look_at_metadata_columns(classic: Lake, kind: str) -> None:
     keyed = "primary-key" in kind

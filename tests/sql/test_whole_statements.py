@@ -16,7 +16,8 @@ from bucketlake.spark.session import Lake
 from bucketlake.sql import FRONT, statements
 from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.text import Cursor
-from bucketlake.types.model import DataField, parse_type_text
+from bucketlake.types.model import DataField
+from bucketlake.types.parse import parse_type_text
 
 # Statements that change something, each whole as it stands.
 FORMS = [

@@ -14,7 +14,8 @@ import bucketlake
 from bucketlake.catalog import Catalog
 from bucketlake.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.schema.change import AddColumn, RenameColumn, SetOption
-from bucketlake.types.model import INT, STRING, DataField, parse_type_text
+from bucketlake.types.model import INT, STRING, DataField
+from bucketlake.types.parse import parse_type_text
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), nullable=False), pa.field("v", pa.string())])
 

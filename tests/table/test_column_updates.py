@@ -26,13 +26,6 @@ VECTORS = {"deletion-vectors.enabled": "true"}
 SCHEMA = pa.schema([("id", pa.int64()), ("b", pa.int64()), ("c", pa.string()), ("p", pa.int32())])
 
 
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    made = bucketlake.open(tmp_path)
-    made.create_database("db")
-    return made
-
-
 def create(catalog: Catalog, *, by: tuple[str, ...] = (), **options: str) -> Table:
     given = {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
     return catalog.create_table("db.t", SCHEMA, partition_keys=by, options={**EVOLVING, **given})

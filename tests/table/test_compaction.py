@@ -155,7 +155,7 @@ def check_files(table: Table) -> None:
 
 
 @pytest.mark.parametrize(
-    ("engine", "producer", "vectors", "large"), first([(*case, large) for case in CASES for large in (False, True)], 15)
+    ("engine", "producer", "vectors", "large"), first([(*case, large) for case in CASES for large in (False, True)], 10)
 )
 @settings(max_examples=examples(2, 24), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=steps)

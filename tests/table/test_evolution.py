@@ -21,7 +21,8 @@ from bucketlake.schema.schema import (
     UpdateColumnType,
     UpdatePosition,
 )
-from bucketlake.types.model import BIGINT, INT, STRING, decimal_type, parse_type_text
+from bucketlake.types.model import BIGINT, INT, STRING, decimal_type
+from bucketlake.types.parse import parse_type_text
 
 SCHEMA = pa.schema([pa.field("k", pa.int32()), pa.field("v", pa.int32()), pa.field("s", pa.string())])
 FORMATS = ["parquet", "orc", "avro"]

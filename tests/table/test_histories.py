@@ -204,7 +204,7 @@ def counted(changes: Sequence[Change]) -> Counter[tuple[Any, ...]]:
     return Counter((kind, *(row[name] for name in COLUMNS)) for kind, row in changes)
 
 
-@pytest.mark.parametrize(("engine", "family"), first(CASES, 42))
+@pytest.mark.parametrize(("engine", "family"), first(CASES, 28))
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_history_equals_model(

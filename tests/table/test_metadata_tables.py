@@ -25,13 +25,6 @@ from bucketlake.types.model import DataType, Root
 SCHEMA = pa.schema([pa.field("p", pa.date32()), pa.field("k", pa.int64()), pa.field("s", pa.string())])
 
 
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    made = bucketlake.open(tmp_path)
-    made.create_database("db")
-    return made
-
-
 def create(catalog: Catalog, keyed: bool = True, **options: Any) -> Table:
     given = {"bucket": 2 if keyed else -1, **options}
     return catalog.create_table("db.t", SCHEMA, ["p"], ["p", "k"] if keyed else [], options=given)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-import bucketlake
 from bucketlake.catalog import Catalog
 from bucketlake.errors import InvalidError
 from bucketlake.ops.change import column_updates
@@ -19,13 +17,6 @@ from bucketlake.table import Table
 
 SCHEMA = pa.schema([("id", pa.int64()), ("b", pa.int64()), ("p", pa.string())])
 EVOLVING = {"row-tracking.enabled": "true", "data-evolution.enabled": "true", "deletion-vectors.enabled": "true"}
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    made = bucketlake.open(tmp_path)
-    made.create_database("db")
-    return made
 
 
 def create(catalog: Catalog, **options: str) -> Table:

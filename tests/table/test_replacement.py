@@ -20,7 +20,8 @@ from bucketlake.ops.commit.replacement import Replacement, draft_replacement
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.schema.change import AddColumn
 from bucketlake.schema.schema import TableSchema
-from bucketlake.types.model import DataField, parse_type_text
+from bucketlake.types.model import DataField
+from bucketlake.types.parse import parse_type_text
 
 SEEDS = itertools.count(1)
 OLD = {"id": "BIGINT", "data": "STRING"}

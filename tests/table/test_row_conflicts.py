@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.profile import later
 from tests.sim.clock import FakeClock
 from tests.sim.storage import (
     FAIL_AFTER,
@@ -166,7 +167,7 @@ def test_a_change_that_is_done_again_shows_what_an_earlier_one_left_unseen(kind:
     assert through(storage).delete(again) is None and through(storage).latest_snapshot() == newest
 
 
-@pytest.mark.parametrize("fault", [KILL_BEFORE, KILL_AFTER, FAIL_BEFORE, FAIL_AFTER])
+@pytest.mark.parametrize("fault", later([KILL_AFTER, KILL_BEFORE, FAIL_BEFORE, FAIL_AFTER], 1))
 def test_a_change_that_died_anywhere_is_seen_when_it_is_repeated(fault: str) -> None:
     options = {"deletion-vectors.enabled": "true"}
     counting = FaultStorage(table_of("fixed", **options))

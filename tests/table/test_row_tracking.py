@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-import bucketlake
 from bucketlake.catalog import Catalog
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.metadata.manifest import FileSource
@@ -21,13 +19,6 @@ from bucketlake.types.model import INT
 TRACKED = {"row-tracking.enabled": "true"}
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("p", pa.int32())])
 Rows = list[tuple[Any, ...]]
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    made = bucketlake.open(tmp_path)
-    made.create_database("db")
-    return made
 
 
 def create(catalog: Catalog, name: str = "db.t", *, by: tuple[str, ...] = (), **options: str) -> Table:

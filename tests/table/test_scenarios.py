@@ -14,7 +14,8 @@ import pytest
 import bucketlake
 from bucketlake import Catalog, InvalidError, Table
 from bucketlake.schema.schema import SetOption
-from bucketlake.types.model import DataField, parse_type_text
+from bucketlake.types.model import DataField
+from bucketlake.types.parse import parse_type_text
 
 
 @pytest.fixture

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-import bucketlake
 from bucketlake.catalog import Catalog
 from bucketlake.errors import InvalidError, NotFoundError
 from bucketlake.ops.rows import read as reading
@@ -19,13 +17,6 @@ from bucketlake.schema.change import SetOption
 from bucketlake.table import Table
 
 SCHEMA = pa.schema([pa.field("p", pa.int32()), pa.field("k", pa.int64()), pa.field("s", pa.string())])
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    made = bucketlake.open(tmp_path)
-    made.create_database("db")
-    return made
 
 
 def create(catalog: Catalog, keyed: bool = True, **options: Any) -> Table:

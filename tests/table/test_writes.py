@@ -15,7 +15,8 @@ from bucketlake.catalog import Catalog
 from bucketlake.errors import InvalidError, NotFoundError
 from bucketlake.format.metadata.snapshot import CommitKind
 from bucketlake.table import Table, open_table
-from bucketlake.types.model import DataField, parse_type_text
+from bucketlake.types.model import DataField
+from bucketlake.types.parse import parse_type_text
 
 Rows = list[tuple[Any, ...]]
 UTC = datetime.timezone.utc

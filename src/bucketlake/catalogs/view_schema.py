@@ -10,7 +10,8 @@ from typing import Any
 
 from bucketlake.catalogs.model import View
 from bucketlake.format.guard import decoding
-from bucketlake.types.model import format_field, parse_field
+from bucketlake.types.model import format_field
+from bucketlake.types.parse import parse_field
 
 
 def view_to_json(view: View) -> dict[str, Any]:

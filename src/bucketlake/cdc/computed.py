@@ -9,7 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from bucketlake.errors import InvalidError, did_you_mean
-from bucketlake.types.model import INT, STRING, DataType, Root, parse_type_text
+from bucketlake.types.model import INT, STRING, DataType, Root
+from bucketlake.types.parse import parse_type_text
 from bucketlake.values import dataclass
 
 PARTS = ("year", "month", "day", "hour", "minute", "second")

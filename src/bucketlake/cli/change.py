@@ -11,7 +11,7 @@ from bucketlake.cli.grammar import Argument, Group, Option
 from bucketlake.cli.maintain import Changing
 from bucketlake.cli.output import confirmed
 from bucketlake.cli.text import clean, count
-from bucketlake.cli.warehouse import InWarehouse, OfTable, millis_of, open_warehouse, pairs_of, told_options
+from bucketlake.cli.warehouse import InWarehouse, OfTable, millis_of, names_in, open_warehouse, pairs_of, told_options
 from bucketlake.errors import AlreadyExistsError, CorruptError, InvalidError, NotFoundError
 from bucketlake.lazy import lazy
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from bucketlake import catalog as catalogs
     from bucketlake.format.metadata.snapshot import Snapshot
     from bucketlake.ops.table.store import Store
-    from bucketlake.types import model
+    from bucketlake.types import parse
 else:
     catalogs = lazy("bucketlake.catalog")
-    model = lazy("bucketlake.types.model")
+    parse = lazy("bucketlake.types.parse")
 
 
 class Asking(Arguments):
@@ -60,7 +60,7 @@ def create(given: Create) -> Facts:
     """Create an empty table."""
     catalog = open_warehouse(given.warehouse, must_exist=False)
     found = catalogs.parse_name(given.name)
-    fields = model.parse_type_text(f"ROW<{given.columns}>", "flink").fields
+    fields = parse.parse_type_text(f"ROW<{given.columns}>", "flink").fields
     made = not catalog.database_exists(found.database) or not catalog.table_exists(given.name)
     if not made and not given.if_not_exists:
         raise AlreadyExistsError("table exists", table=found.text, remedy="--if-not-exists is fine with it")
@@ -73,18 +73,14 @@ def create(given: Create) -> Facts:
         catalog.create_table(
             given.name,
             fields,
-            _listed(given.partition_by),
-            _listed(given.key),
+            names_in(given.partition_by),
+            names_in(given.key),
             options,
             given.comment,
             ignore_if_exists=given.if_not_exists,
         )
     text = f"made {found.text}" if made else f"{found.text} is there"
     return Facts({"table": found.text, "created": made}, text=[clean(text)])
-
-
-def _listed(text: str | None) -> list[str]:
-    return [one.strip() for one in (text or "").split(",") if one.strip()]
 
 
 class Drop(OfTable, Rehearsing):

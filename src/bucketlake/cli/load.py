@@ -15,7 +15,7 @@ from bucketlake.cli.grammar import Argument, Group, Option
 from bucketlake.cli.output import confirmed
 from bucketlake.cli.progress import Drawn
 from bucketlake.cli.text import clean, count
-from bucketlake.cli.warehouse import InWarehouse, open_warehouse, pairs_of, told_options
+from bucketlake.cli.warehouse import InWarehouse, names_in, open_warehouse, pairs_of, told_options
 from bucketlake.errors import AlreadyExistsError, InvalidError, did_you_mean
 from bucketlake.lazy import lazy
 from bucketlake.ops.progress import Meter
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from bucketlake.cli.sources import Source
     from bucketlake.format.metadata.snapshot import Snapshot
     from bucketlake.table import Table
-    from bucketlake.types import model
+    from bucketlake.types import model, parse
 else:
     pa = lazy("pyarrow")
     catalogs = lazy("bucketlake.catalog")
     files, infer = lazy("bucketlake.cli.files"), lazy("bucketlake.cli.infer")
     loading, sources = lazy("bucketlake.cli.loading"), lazy("bucketlake.cli.sources")
-    model = lazy("bucketlake.types.model")
+    model, parse = lazy("bucketlake.types.model"), lazy("bucketlake.types.parse")
 
 EXISTING = ("fail", "append", "replace", "skip")
 
@@ -202,12 +202,8 @@ def _candidates(table: str | None, names: Sequence[str]) -> list[str]:
 
 
 def _said_types(given: Import) -> dict[str, pa.DataType]:
-    said = {name: model.parse_type_text(text, "flink") for name, text in pairs_of(given.type, "--type").items()}
+    said = {name: parse.parse_type_text(text, "flink") for name, text in pairs_of(given.type, "--type").items()}
     return {name: model.arrow_type(kind) for name, kind in said.items()}
-
-
-def _listed(text: str | None) -> list[str]:
-    return [one.strip() for one in (text or "").split(",") if one.strip()]
 
 
 def _created(given: Import, name: str, found: list[Source], meter: Meter) -> Facts:
@@ -228,8 +224,8 @@ def _created(given: Import, name: str, found: list[Source], meter: Meter) -> Fac
             given.console.warn(f"{column} is text, and looks like {hint}")
     proved = looked.unique
     taken = auto and proved is not None and infer.is_named_like_a_key(proved, short)
-    key = [] if given.key == "none" else _listed(given.key) or ([proved] if taken and proved is not None else [])
-    partition = _listed(given.partition_by)
+    key = [] if given.key == "none" else names_in(given.key) or ([proved] if taken and proved is not None else [])
+    partition = names_in(given.partition_by)
     reason = _reason(given, key, proved)
     bucket, why = infer.advised_buckets(looked.size, bool(key), set(partition) <= set(key))
     bucket = given.bucket if given.bucket is not None else bucket
@@ -268,7 +264,7 @@ def _require_same_table(given: Import, table: Table) -> None:
     schema = table.schema
     named = {"--key": (given.key, schema.primary_keys), "--partition-by": (given.partition_by, schema.partition_keys)}
     for option, (text, has) in named.items():
-        if text is not None and ([] if text == "none" else _listed(text)) != list(has):
+        if text is not None and ([] if text == "none" else names_in(text)) != list(has):
             remedy = f"leave it out: the table has {', '.join(has) or 'none'}"
             raise UsageError("the table has another", option=option, given=text, table=table.name, remedy=remedy)
     fixed = {"--bucket": given.bucket, "--type": given.type, "--option": given.option, "--comment": given.comment}

@@ -154,7 +154,7 @@ class Schemas(OfTable, WithFormat):
 def schemas(given: Schemas) -> Rows:
     """List the schemas that a table has had, oldest first."""
     store = given.plain_table().store
-    found = [history.stored_schema(store, number) for number in history.schema_ids(store)]
+    found = [history.stored_schema(store, number) for number in store.schema_ids()]
     rows = []
     before: set[str] = set()
     for one in found:

@@ -220,6 +220,11 @@ def pairs_of(given: Sequence[str] | None, name: str) -> dict[str, str]:
     return found
 
 
+def names_in(text: str | None) -> list[str]:
+    """The names of a list with commas."""
+    return [one.strip() for one in (text or "").split(",") if one.strip()]
+
+
 def told_options(console: Console, options: Mapping[str, str]) -> None:
     """Say which options of a new table nobody knows: they are kept, as others' programs may know them. Those that look
     like a known one are told of where the schema is made."""

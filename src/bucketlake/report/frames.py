@@ -8,7 +8,6 @@ Manifests never change: frames and sums are remembered, up to a number of files,
 
 from __future__ import annotations
 
-from bucketlake.env.storage import Storage
 from bucketlake.errors import CorruptError
 from bucketlake.format.guard import check_size
 from bucketlake.format.metadata.manifest import FileKind, ManifestFile, decode_manifest
@@ -17,6 +16,7 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lazy import pl
 from bucketlake.ops.scan.scan import ALL, EntryFilter
 from bucketlake.ops.table.cache import Cache
+from bucketlake.ops.table.decoded import identity
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.values import dataclass
 
@@ -45,15 +45,6 @@ def clear() -> None:
     """Forget what was read (tests, benchmarks)."""
     _frames.clear()
     _sums.clear()
-
-
-def identity(storage: Storage) -> object:
-    """What tells one storage from another in a key."""
-    try:
-        hash(storage)
-    except TypeError:
-        return type(storage).__qualname__, repr(storage)
-    return storage
 
 
 def live(store: Store, snapshot: Snapshot | None, wanted: EntryFilter = ALL) -> pl.DataFrame:

@@ -17,7 +17,8 @@ from bucketlake.schema.column_options import member_renamed_in_options, renamed_
 from bucketlake.schema.default import check_defaults
 from bucketlake.schema.evolution import cast_allowed
 from bucketlake.types.ids import with_fresh_ids
-from bucketlake.types.model import DataField, DataType, Root, parse_type_text, type_text
+from bucketlake.types.model import DataField, DataType, Root, type_text
+from bucketlake.types.parse import parse_type_text
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:

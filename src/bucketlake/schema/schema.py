@@ -39,7 +39,8 @@ from bucketlake.schema.evolution import ReadColumn, cast_allowed, read_mapping
 from bucketlake.schema.validation import refuse_shape, refuse_undelivered, validate_schema
 from bucketlake.traces import warn
 from bucketlake.types.ids import highest_id, with_fresh_ids
-from bucketlake.types.model import MOST_DEPTH, DataField, DataType, Root, format_field, parse_field, type_text
+from bucketlake.types.model import DataField, DataType, Root, format_field, type_text
+from bucketlake.types.parse import MOST_DEPTH, parse_field
 from bucketlake.values import dataclass
 
 __all__ = [

@@ -24,16 +24,8 @@ from bucketlake.schema.default import default_scalar
 from bucketlake.spark.assignment import Rules, check_assignment, matched, members, widens
 from bucketlake.types.arrow import filled_table, variant_type
 from bucketlake.types.instants import as_instants
-from bucketlake.types.model import (
-    MAX_LENGTH,
-    DataField,
-    DataType,
-    Root,
-    arrow_type,
-    parse_type_text,
-    quote_identifier,
-    type_text,
-)
+from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, arrow_type, quote_identifier, type_text
+from bucketlake.types.parse import parse_type_text
 
 quoted = quote_identifier  # a column's name as SQL text and `functions.col` take it, whatever it holds
 MICROSECONDS = 6  # digits that Spark's timestamps have

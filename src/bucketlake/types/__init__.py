@@ -11,7 +11,6 @@ from bucketlake.types.model import (
     TINYINT,
     DataField,
     DataType,
-    Dialect,
     Root,
     arrow_field,
     arrow_schema,
@@ -21,13 +20,11 @@ from bucketlake.types.model import (
     format_field,
     format_type,
     from_arrow_type,
-    parse_field,
-    parse_type,
-    parse_type_text,
     quote_identifier,
     refuse_type,
     type_text,
 )
+from bucketlake.types.parse import Dialect, parse_field, parse_type, parse_type_text
 
 __all__ = [
     "BIGINT",

@@ -55,6 +55,11 @@ def canonical_array(array: pa.Array, target: pa.Field, column: str, *, trusted: 
     return converted
 
 
+def whole(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array; one of a single chunk is not copied."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
 def _plain(array: pa.Array) -> pa.Array:
     """Without extension, dictionary, run-end, view or large-offset layout at the top level."""
     if isinstance(array, pa.ChunkedArray):

@@ -42,6 +42,7 @@ from bucketlake.format.row.layout import (
     STAMPS,
     TEXT,
     Shape,
+    check_range,
     fixed_bytes,
     null_bytes,
     number_format,
@@ -229,24 +230,19 @@ def _decode_value(row: bytes, slot: int, kind: DataType) -> Any:
     mark = row[slot + 7]
     low, offset = struct.unpack_from("<II", row, slot)
     if shape is Shape.TIMESTAMP:
-        _check_range(row, offset, 8)
+        check_range(row, offset, 8)
         nanos = struct.unpack_from("<q", row, offset)[0] * 1_000_000 + low
         return typed_value(nanos if precision_of(kind) > 6 else nanos // 1000, kind)
     if mark & 0x80 and shape in (Shape.BYTES, Shape.NESTED):
         data = row[slot : slot + (mark & 0x7F)]
     else:
-        _check_range(row, offset, low)
+        check_range(row, offset, low)
         data = row[offset : offset + low]
     if shape is Shape.DECIMAL:
         return decimal_of(int.from_bytes(data, "big", signed=True), kind)
     if shape is Shape.BYTES and kind.root in TEXT:
         return data.decode(errors="replace")
     return data
-
-
-def _check_range(row: bytes, offset: int, length: int) -> None:
-    if offset + length > len(row):
-        raise CorruptError("field lies outside its row", offset=offset, length=length, row=len(row))
 
 
 def typed_value(number: Any, kind: DataType) -> Any:

@@ -78,7 +78,7 @@ def encode_rows(columns: pa.RecordBatch | Sequence[pa.Array], types: Sequence[Da
         offsets = np.arange(count + 1, dtype=np.int64) * (fixed + sum(int(size) for size in sizes))
     target = _Target(offsets)
     nulls = null_bytes(len(types)) // 8
-    for word, value in _null_words(fields, nulls).items():
+    for word, value in _null_words(fields).items():
         target.put(word, value)
     for index, field in enumerate(fields):
         size = field.variable_bytes()
@@ -87,7 +87,7 @@ def encode_rows(columns: pa.RecordBatch | Sequence[pa.Array], types: Sequence[Da
     return BinaryRows(target.words.view(np.uint8), offsets)
 
 
-def _null_words(fields: Sequence[_Column], words: int) -> dict[int, Words]:
+def _null_words(fields: Sequence[_Column]) -> dict[int, Words]:
     found: dict[int, Words] = {}
     for index, field in enumerate(fields):
         if field.nulls is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from bucketlake.errors import CorruptError
 from bucketlake.types.model import DataType, Root
 
 ARITY_BYTES = 4  # the serialized form starts with the number of fields, big-endian
@@ -15,7 +16,6 @@ INLINE_BYTES = 7  # texts and bytes up to here lie in the slot
 COMPACT_DECIMAL = 18  # digits that an unscaled int64 holds
 COMPACT_TIMESTAMP = 3  # fractional digits that epoch milliseconds hold
 DECIMAL_BYTES = 16
-NANOS = 9
 
 
 class Shape(Enum):
@@ -79,3 +79,9 @@ def fixed_bytes(arity: int) -> int:
 def reserved_bytes(shape: Shape) -> int:
     """Variable bytes that a field takes whatever its value, null too."""
     return {Shape.DECIMAL: DECIMAL_BYTES, Shape.TIMESTAMP: 8}.get(shape, 0)
+
+
+def check_range(row: bytes, offset: int, length: int) -> None:
+    """CorruptError unless a field's bytes lie inside its row."""
+    if offset + length > len(row):
+        raise CorruptError("field lies outside its row", offset=offset, length=length, row=len(row))

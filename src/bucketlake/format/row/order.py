@@ -12,7 +12,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from bucketlake.errors import CorruptError
-from bucketlake.format.row.layout import HEADER_BITS, Shape, fixed_bytes, null_bytes, number_format, shape_of
+from bucketlake.format.row.layout import (
+    HEADER_BITS,
+    Shape,
+    check_range,
+    fixed_bytes,
+    null_bytes,
+    number_format,
+    shape_of,
+)
 from bucketlake.types.model import DataType, Root
 
 __all__ = ["NULL", "Rank", "ranked_row"]
@@ -77,11 +85,11 @@ def _rank(row: bytes, slot: int, kind: DataType) -> Rank:
         return int(number != 0) if root is Root.BOOLEAN else number
     low, offset = struct.unpack_from("<II", row, slot)
     if shape is Shape.TIMESTAMP:
-        _check_range(row, offset, 8)
+        check_range(row, offset, 8)
         return struct.unpack_from("<q", row, offset)[0] * _NANOS_IN_MILLI + low
     if shape is not Shape.DECIMAL and row[slot + 7] & 0x80:
         return row[slot : slot + min(row[slot + 7] & 0x7F, 7)]
-    _check_range(row, offset, low)
+    check_range(row, offset, low)
     data = row[offset : offset + low]
     return int.from_bytes(data, "big", signed=True) if shape is Shape.DECIMAL else data
 
@@ -92,8 +100,3 @@ def _float_rank(row: bytes, slot: int, root: Root) -> int:
     if bits & magnitude > infinity:
         return nan
     return bits if bits >= 0 else bits ^ magnitude
-
-
-def _check_range(row: bytes, offset: int, length: int) -> None:
-    if offset + length > len(row):
-        raise CorruptError("field lies outside its row", offset=offset, length=length, row=len(row))

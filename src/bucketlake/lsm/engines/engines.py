@@ -28,7 +28,16 @@ from bucketlake.errors import InvalidError
 from bucketlake.schema.schema import KIND_FIELD
 from bucketlake.values import dataclass
 
-__all__ = ["FIRST_ROW_RETRACTS", "Deduplicate", "FirstRow", "Groups", "MergeEngine", "Merged", "is_retract"]
+__all__ = [
+    "FIRST_ROW_RETRACTS",
+    "Deduplicate",
+    "FirstRow",
+    "Groups",
+    "MergeEngine",
+    "Merged",
+    "is_retract",
+    "without_retracts",
+]
 
 FIRST_ROW_RETRACTS = (
     "By default, First row merge engine can not accept DELETE/UPDATE_BEFORE records.\n"
@@ -175,3 +184,9 @@ class FirstRow:
 def is_retract(kinds: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Which row kinds take a row back: -U (1) and -D (3)."""
     return (kinds & 1).astype(np.bool_)
+
+
+def without_retracts(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Key-value rows, but for those that take a row back."""
+    retract = is_retract(rows.column(KIND_FIELD.name).to_numpy())
+    return rows.filter(pa.array(~retract)) if retract.any() else rows

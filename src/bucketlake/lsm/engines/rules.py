@@ -2,7 +2,7 @@
 
     engine_of(schema, options) -> MergeEngine
     order_of(schema, options) -> KeyOrder
-    refused_retracts(schema, options) -> str | None
+    refused_retracts(options) -> str | None
 
 Flush, read and compaction all ask here, so a key has one result wherever its rows meet.
 
@@ -54,7 +54,7 @@ def order_of(schema: TableSchema, options: TableOptions) -> KeyOrder:
     return KeyOrder(schema.key_fields, schema.select(names), descending)
 
 
-def refused_retracts(schema: TableSchema, options: TableOptions) -> str | None:
+def refused_retracts(options: TableOptions) -> str | None:
     """Why rows of kind -U and -D cannot be written, in Paimon's words; None where they can."""
     if options.get("ignore-delete"):
         return None

@@ -31,9 +31,9 @@ from bucketlake.ops.check.inventory import (
 from bucketlake.ops.check.reach import Reach, partition_text
 from bucketlake.ops.check.roots import CHANGELOG, SNAPSHOT, TAG, Root, attempted
 from bucketlake.ops.clean.orphans import DAY
-from bucketlake.ops.clean.removal import MAIN
 from bucketlake.ops.refs.branches import CLAIM
 from bucketlake.ops.table.store import Store
+from bucketlake.paths import MAIN
 from bucketlake.values import dataclass
 
 _KEPT = {name: f"{name}-" for name in ("snapshot", "changelog", "schema", "tag", "consumer", "stream")}

@@ -29,11 +29,11 @@ from bucketlake.ops.check.layout import Layout, check_layout, check_sequences, l
 from bucketlake.ops.check.reach import Reach
 from bucketlake.ops.check.roots import SNAPSHOT, Root, attempted, find_roots
 from bucketlake.ops.check.units import CheckUnit, UnitResult, check_unit, units_of
-from bucketlake.ops.clean.removal import MAIN
 from bucketlake.ops.progress import Meter, OnProgress
 from bucketlake.ops.scan.scan import changelog_entries
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store, parallel
+from bucketlake.paths import MAIN
 from bucketlake.values import dataclass
 
 T = TypeVar("T")
@@ -121,7 +121,7 @@ def examine(store: Store, request: FsckRequest) -> State:
 
 def _chosen(store: Store, reach: Reach, request: FsckRequest) -> Layout:
     """The live files to look at: of the newest snapshot of the handle's branch, or of the one asked for."""
-    branch = store.options.text("branch") or MAIN
+    branch = store.branch_name
     own = [item for item in reach.roots if item[0].branch == branch and item[0].kind == SNAPSHOT]
     if request.snapshot is not None:
         chosen = [item for item in own if item[0].snapshot.id == request.snapshot]

@@ -19,15 +19,12 @@ from bucketlake.ops.buckets.dynamic import hash_files
 from bucketlake.ops.check.findings import Finding, Place, shown
 from bucketlake.ops.check.reach import Reach, partition_text
 from bucketlake.ops.check.roots import SNAPSHOT, Root, attempted
-from bucketlake.ops.clean.removal import MAIN
 from bucketlake.ops.rows.row_ids import holds_ids
 from bucketlake.ops.table.entries import BucketKey, EntryKey, bucket_key, entry_key, fold
 from bucketlake.ops.table.store import Store
-from bucketlake.paths import POSTPONE_BUCKET
+from bucketlake.paths import MAIN, POSTPONE_BUCKET
 from bucketlake.schema.schema import BucketMode
 from bucketlake.values import dataclass
-
-SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)

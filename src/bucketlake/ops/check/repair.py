@@ -22,7 +22,6 @@ from bucketlake.ops.check.faults import FAULTS, Mend
 from bucketlake.ops.check.findings import Finding
 from bucketlake.ops.check.mending import Draft, Work
 from bucketlake.ops.check.roots import attempted
-from bucketlake.ops.clean.removal import MAIN
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.outcome import Attempt, Attempts
 from bucketlake.ops.commit.publish import Publisher, Request
@@ -31,6 +30,7 @@ from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import ROWS_STAY_PROPERTY, Changes
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user
+from bucketlake.paths import MAIN
 from bucketlake.schema.schema import pretty_json
 from bucketlake.values import dataclass
 
@@ -116,8 +116,7 @@ def _beside(store: Store, chosen: Sequence[Finding]) -> None:
     stores = [store.on_branch(name) for name in (MAIN, *store.branches())]
     for finding in chosen:
         path = finding.place.file or ""
-        own = next((one for one in stores if path.startswith(f"{one.paths.meta_root}/")), store)
-        own = max((one for one in stores if path.startswith(f"{one.paths.meta_root}/")), key=_depth, default=own)
+        own = max((one for one in stores if path.startswith(f"{one.paths.meta_root}/")), key=_depth, default=store)
         if finding.fault.mend is Mend.HINTS:
             _write_hint(own, path)
         elif finding.fault.mend is Mend.CONSUMER:

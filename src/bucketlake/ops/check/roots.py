@@ -11,16 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from bucketlake.errors import BucketlakeError, CorruptError, StorageError
+from bucketlake.errors import BucketlakeError, StorageError
 from bucketlake.file_names import number_of
-from bucketlake.format.guard import decoding, integer, json_object
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.check.findings import Findings, Place, shown
-from bucketlake.ops.clean.removal import MAIN
 from bucketlake.ops.commit.strays import strays
-from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.store import Store, next_snapshot, parallel
+from bucketlake.paths import MAIN
 from bucketlake.schema.schema import TableSchema, is_replaced, read_mapping
 from bucketlake.values import dataclass
 
@@ -76,12 +75,10 @@ def find_roots(store: Store, findings: Findings) -> list[Root]:
 
 def _of_branch(store: Store, branch: str, findings: Findings) -> list[Root]:
     schemas = _schemas(store, branch, findings)
-    snapshots = _decoded(store, store.paths.snapshot_dir, "snapshot-", store.find_snapshot, "snapshot-broken", findings)
-    changelogs = _decoded(
-        store, store.paths.changelog_dir, "changelog-", store.find_changelog, "changelog-broken", findings
-    )
-    tags = _tags(store, findings)
     ids = store.snapshot_ids()
+    snapshots = _decoded(store, SNAPSHOT, ids, findings)
+    changelogs = _decoded(store, CHANGELOG, store.changelog_ids(), findings)
+    tags = _tags(store, findings)
     below = set(strays(ids))
     for number in sorted(below):
         cause = f"snapshots go on at {min(i for i in ids if i not in below)}, with a gap before"
@@ -97,27 +94,17 @@ def _of_branch(store: Store, branch: str, findings: Findings) -> list[Root]:
     return roots + [Root(CHANGELOG, str(one.id), branch, store, one) for one in changelogs]
 
 
-def _numbers(store: Store, folder: str, prefix: str) -> list[int]:
-    names = [info.name for info in store.env.storage.list(folder) if info.name.startswith(prefix)]
-    found = [number_of(name.removeprefix(prefix)) for name in names]
-    return sorted(number for number in found if number is not None)
-
-
-def _decoded(
-    store: Store,
-    folder: str,
-    prefix: str,
-    find: Callable[[int], Snapshot | None],
-    code: str,
-    findings: Findings,
-) -> list[Snapshot]:
-    ids = _numbers(store, folder, prefix)
+def _decoded(store: Store, kind: str, ids: Sequence[int], findings: Findings) -> list[Snapshot]:
+    """The snapshots, or the changelogs, that can be read."""
+    find, path = {
+        SNAPSHOT: (store.find_snapshot, store.paths.snapshot),
+        CHANGELOG: (store.find_changelog, store.paths.changelog),
+    }[kind]
+    read = parallel(lambda number: attempted(lambda: find(number)), ids, store.manifest_threads)
     found = []
-    for number, one in zip(
-        ids, parallel(lambda i: attempted(lambda: find(i)), ids, store.manifest_threads), strict=True
-    ):
+    for number, one in zip(ids, read, strict=True):
         if isinstance(one, BucketlakeError):
-            findings.add(code, shown(one), Place(f"{folder}/{prefix}{number}", snapshot=number))
+            findings.add(f"{kind}-broken", shown(one), Place(path(number), snapshot=number))
         elif one is not None:
             found.append(one)
     return found
@@ -139,7 +126,7 @@ def _tags(store: Store, findings: Findings) -> dict[str, Snapshot]:
 
 def _schemas(store: Store, branch: str, findings: Findings) -> dict[int, TableSchema]:
     folder = store.paths.schema_dir
-    ids = _numbers(store, folder, "schema-")
+    ids = store.schema_ids()
     if not ids:
         findings.add("branch-dead", "it has no schema", Place(folder, holder=f"branch {branch}"))
     found: dict[int, TableSchema] = {}
@@ -237,7 +224,7 @@ def _check_consumers(store: Store, ids: Sequence[int], changelogs: set[int], fin
             continue
         name = info.name.removeprefix("consumer-")
         place = Place(info.path, holder=f"consumer {name}")
-        following = attempted(lambda path=info.path: _following(store, path))  # type: ignore[misc]
+        following = attempted(lambda path=info.path: next_snapshot(store.env.storage, path))  # type: ignore[misc]
         if isinstance(following, BucketlakeError):
             findings.add("consumer-broken", shown(following), place)
         elif following > (ids[-1] if ids else 0) + 1:
@@ -245,12 +232,3 @@ def _check_consumers(store: Store, ids: Sequence[int], changelogs: set[int], fin
             findings.add("consumer-ahead", f"it waits for snapshot {following}, the newest is {newest}", place)
         elif ids and following < ids[0] and following not in changelogs:
             findings.add("consumer-behind", f"it waits for snapshot {following}, the oldest is {ids[0]}", place)
-
-
-def _following(store: Store, path: str) -> int:
-    data = store.env.storage.read(path)
-    with decoding("not a consumer", path):
-        following: Any = json_object(data).get("nextSnapshot")
-        if not integer(following):
-            raise CorruptError("not a consumer", path=path, next_snapshot=repr(following)[:100])
-        return int(following)

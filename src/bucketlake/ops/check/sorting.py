@@ -15,7 +15,7 @@ from bucketlake.errors import CorruptError
 from bucketlake.format.index.deletion_vector import positions_of
 from bucketlake.format.metadata.manifest import DataFile, FileSource, ManifestEntry
 from bucketlake.lsm.changelog import TrackedRun, Tracking, merge_tracked, settles
-from bucketlake.lsm.engines.engines import is_retract
+from bucketlake.lsm.engines.engines import without_retracts
 from bucketlake.lsm.engines.rules import engine_of, order_of
 from bucketlake.lsm.levels import Levels, key_range_of
 from bucketlake.lsm.merge import merge_runs, sort_and_merge
@@ -25,7 +25,7 @@ from bucketlake.ops.rows.one_file import file_layout, read_numbered_file
 from bucketlake.ops.rows.roll import Roller, Rolling
 from bucketlake.ops.table.made import remove_files
 from bucketlake.ops.table.store import Store
-from bucketlake.schema.schema import KIND_FIELD, BucketMode
+from bucketlake.schema.schema import BucketMode
 from bucketlake.types.model import DataField, arrow_schema
 
 Rows = Iterable[pa.RecordBatch]
@@ -64,7 +64,7 @@ class BucketRows:
         runs = self._runs(entries, names)
         engine, options = engine_of(self._store.schema, self._store.options), self._store.options
         if len(runs) == 1:
-            yield from (_without_deletes(batch) for batch in runs[0])
+            yield from (without_retracts(batch) for batch in runs[0])
         elif settles(options) and engine.computes:
             tracked = [TrackedRun(run, min(len(runs) - number, MOST_AGE)) for number, run in enumerate(runs)]
             for changed in merge_tracked(tracked, self._order, engine, Tracking(True, changelog=False)):
@@ -133,8 +133,3 @@ class BucketRows:
                 dead[positions[low:high] - first] = True
                 rows = rows.filter(pa.array(~dead))
             yield rows
-
-
-def _without_deletes(batch: pa.RecordBatch) -> pa.RecordBatch:
-    retract = is_retract(batch.column(KIND_FIELD.name).to_numpy())
-    return batch.filter(pa.array(~retract)) if retract.any() else batch

@@ -21,7 +21,7 @@ from bucketlake.format.data.parquet import ParquetSource
 from bucketlake.format.file_index.container import FileIndex
 from bucketlake.format.guard import decoding
 from bucketlake.format.index.index_manifest import DELETION_VECTORS, IndexEntry
-from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry
+from bucketlake.format.metadata.manifest import DataFile, FileKind
 from bucketlake.format.metadata.stats import ColumnStats, StatsMode, decode_stats
 from bucketlake.ops.buckets.dynamic import hash_files, read_hashes
 from bucketlake.ops.check.faults import LEVELS
@@ -304,8 +304,3 @@ def _decoded(file: DataFile, fields: Sequence[DataField]) -> dict[str, ColumnSta
     with decoding("statistics cannot be read", file.file_name):
         stats = decode_stats(file.value_stats, [item.type for item in fields])
         return {item.name: one for item, one in zip(fields, stats, strict=True)}
-
-
-def entries_of(unit: CheckUnit) -> list[ManifestEntry]:
-    """A unit's files as entries."""
-    return [ManifestEntry(FileKind.ADD, unit.partition, unit.bucket, unit.total_buckets, file) for file in unit.files]

@@ -21,8 +21,8 @@ from bucketlake.ops.check.findings import Findings
 from bucketlake.ops.check.inventory import Hashes, Inventory, distinct, in_bucket, members, path_hashes
 from bucketlake.ops.check.reach import Part, Reach
 from bucketlake.ops.check.roots import CHANGELOG, SNAPSHOT, TAG, Root, find_roots
-from bucketlake.ops.clean.removal import MAIN
 from bucketlake.ops.table.store import Store
+from bucketlake.paths import MAIN
 from bucketlake.values import dataclass
 
 LIVE, HISTORY, CHANGES, INDEX, METADATA, ORPHANS, FOREIGN = (

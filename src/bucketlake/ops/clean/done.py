@@ -247,7 +247,7 @@ def remember_unmarked(store: Store) -> None:
 
 
 def _pending_of(store: Store) -> Pending:
-    return _PENDING.setdefault((store.paths.root, store.paths.options.get("branch", "main")), Pending())
+    return _PENDING.setdefault((store.paths.root, store.branch_name), Pending())
 
 
 def written_partitions(store: Store, wrote: Wrote) -> set[bytes]:

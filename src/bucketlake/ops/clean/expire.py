@@ -14,20 +14,21 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
-from bucketlake.errors import InvalidError, NotFoundError, StorageError
+from bucketlake.errors import InvalidError, NotFoundError
 from bucketlake.format.metadata.snapshot import Snapshot, encode_snapshot
 from bucketlake.ops.clean.background import run_beside
 from bucketlake.ops.clean.done import Wrote, after_write, marks_done, written_partitions
 from bucketlake.ops.clean.partitions import expire_partitions, looks_for_old_partitions
-from bucketlake.ops.clean.removal import MAIN, Removal, Span, changelogs_removal, delete_name, remove, snapshots_removal
+from bucketlake.ops.clean.removal import Removal, Span, changelogs_removal, delete_name, remove, snapshots_removal
 from bucketlake.ops.commit.loads import before_expiry
 from bucketlake.ops.commit.strays import strays, unsettled
 from bucketlake.ops.commit.telling import tell_expired
 from bucketlake.ops.progress import Meter, OnProgress
 from bucketlake.ops.refs.upkeep import tag_commit
+from bucketlake.ops.table.publishing import write_hint
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store, parallel
 from bucketlake.options.options import TableOptions
 from bucketlake.schema.schema import BucketMode
@@ -257,7 +258,7 @@ def _snapshot_round(store: Store, config: ExpireConfig, left: int) -> tuple[Expi
     stop = min(last, earliest.id + ROUND)
     if stop <= earliest.id:
         if store.hint(store.paths.earliest_hint) is None:
-            _write_hint(store, store.paths.earliest_hint, earliest.id)
+            write_hint(store, store.paths.earliest_hint, earliest.id)
         return None
     found = _existing(store, range(earliest.id, stop + 1), store.find_snapshot)
     end = _due_until(found, first, stop, config.snapshots.before)
@@ -341,7 +342,7 @@ def _expire(store: Store, config: ExpireConfig, span: Span) -> ExpireResult:
     if kept is None or kept.uuid != span.kept.uuid:
         return ExpireResult(len(span.gone))  # it was taken back: what it dropped may be live again, and is left alone
     files = remove(store, removal, config.clean_folders)
-    _write_hint(store, store.paths.earliest_hint, span.kept.id)
+    write_hint(store, store.paths.earliest_hint, span.kept.id)
     return ExpireResult(len(span.gone), 0, files)
 
 
@@ -367,9 +368,9 @@ def _marks(store: Store) -> _Marks:
 def _write_changelogs(store: Store, snapshots: Sequence[Snapshot]) -> None:
     for snapshot in snapshots:
         store.env.storage.write(store.paths.changelog(snapshot.id), encode_snapshot(snapshot))
-    _write_hint(store, store.paths.changelog_latest_hint, snapshots[-1].id)
+    write_hint(store, store.paths.changelog_latest_hint, snapshots[-1].id)
     if store.hint(store.paths.changelog_earliest_hint) is None:
-        _write_hint(store, store.paths.changelog_earliest_hint, store.changelog_ids()[0])
+        write_hint(store, store.paths.changelog_earliest_hint, store.changelog_ids()[0])
 
 
 def _produces(store: Store) -> bool:
@@ -387,12 +388,6 @@ def _next_existing(ids: Sequence[int], end: int, find: Callable[[int], Snapshot 
         if number >= end and (found := find(number)) is not None:
             return found
     return None
-
-
-def _write_hint(store: Store, path: str, number: int) -> None:
-    """Best effort: readers do without."""
-    with suppress(StorageError):
-        store.env.storage.write(path, str(number).encode())
 
 
 # ---------------------------------------------------------------------------------------------- changelogs
@@ -455,7 +450,7 @@ def _expire_changelogs(
         delete_name(store, store.paths.changelog(changelog.id))
     files = remove(store, removal, config.clean_folders)
     if kept is not None:
-        _write_hint(store, store.paths.changelog_earliest_hint, kept.id)
+        write_hint(store, store.paths.changelog_earliest_hint, kept.id)
     return files
 
 
@@ -484,9 +479,7 @@ def after_commit(
     if upkeep and (dedicated or store.schema.bucket_mode is not BucketMode.POSTPONE):
         if store.options.get("snapshot.expire.execution-mode") == "async":
             alone = store.with_options(_ALONE)
-            run_beside(
-                (store.paths.root, store.paths.options.get("branch", MAIN)), lambda: _expire_due(alone, snapshot)
-            )
+            run_beside((store.paths.root, store.branch_name), lambda: _expire_due(alone, snapshot))
         else:
             _expire_due(store, snapshot)
     if wrote is not None and marks_done(store):

@@ -33,10 +33,11 @@ from bucketlake.format.guard import LARGEST_LONG
 from bucketlake.format.metadata.manifest import FileKind, FileRef
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.clean.removal import BATCH as REMOVED_TOGETHER
-from bucketlake.ops.clean.removal import MAIN, delete_files, readable_list, remove_empty_folders
+from bucketlake.ops.clean.removal import delete_files, readable_list, remove_empty_folders
 from bucketlake.ops.progress import Meter, OnProgress
 from bucketlake.ops.rows.places import HASHED, is_hashed
 from bucketlake.ops.table.store import Store, parallel
+from bucketlake.paths import MAIN
 from bucketlake.values import dataclass
 
 __all__ = ["OrphanFiles", "oldest_kept", "remove_orphans"]

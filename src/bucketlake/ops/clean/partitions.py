@@ -97,7 +97,7 @@ def looks_for_old_partitions(store: Store) -> bool:
     if not interval or options.get("end-input.check-partition-expire"):
         return True
     now = store.env.clock.now_millis()
-    place = (store.paths.root, store.paths.options.get("branch", "main"))
+    place = (store.paths.root, store.branch_name)
     if now <= _LOOKED.setdefault(place, now) + interval:
         return False
     _LOOKED[place] = now

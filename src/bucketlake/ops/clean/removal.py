@@ -25,10 +25,10 @@ from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.ops.scan.line import follows
 from bucketlake.ops.table.partition_stats import may_hold
 from bucketlake.ops.table.store import Store, parallel
+from bucketlake.paths import MAIN
 from bucketlake.values import dataclass
 
 FileKey = tuple[bytes, int, str]  # partition, bucket, file name
-MAIN = "main"
 ATTEMPTS = 5
 BATCH = 1000  # files that one call of the storage deletes
 THREADS = 16
@@ -130,7 +130,7 @@ def tag_removal(store: Store, tag: Snapshot) -> Removal:
     names = _Names(store)
     names.offer_data(tag)
     names.offer_indexes(tag)
-    own = store.paths.options.get("branch", MAIN)
+    own = store.branch_name
     for branch in dict.fromkeys((own, MAIN, *store.branches())):
         _keep_for_branch(store if branch == own else store.on_branch(branch), going, names)
     return going.removal(names)
@@ -185,7 +185,7 @@ def _keep_for_others(store: Store, span: Span, tags: Sequence[Snapshot], going: 
         going.keep_live(store, tag, older_only=True)
         if names.indexes:
             names.keep_indexes(tag)
-    own = store.paths.options.get("branch", MAIN)
+    own = store.branch_name
     for branch in (MAIN, *store.branches()):
         if branch != own and (going.files or names.offered):
             _keep_for_branch(store.on_branch(branch), going, names)

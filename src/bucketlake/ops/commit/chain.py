@@ -16,12 +16,13 @@ from dataclasses import replace
 from bucketlake.errors import BucketlakeError, CommitError, InvalidError, NotFoundError
 from bucketlake.format.metadata.manifest import FileKind
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
-from bucketlake.ops.scan.chain import Chain, branch_of, by_group, opened, places, told_chain
+from bucketlake.ops.scan.chain import Chain, by_group, opened, places, told_chain
 from bucketlake.ops.scan.scan import delta_entries, live_entries
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.entries import deletion, entry_key
-from bucketlake.ops.table.store import MAIN, Store
+from bucketlake.ops.table.store import Store
+from bucketlake.paths import MAIN
 from bucketlake.values import dataclass
 
 Plan = Callable[[View], Changes]
@@ -42,7 +43,7 @@ class Guard:
     @classmethod
     def of(cls, store: Store) -> Guard | None:
         """None where the handle is of neither branch. Where its options name none, those of the main branch do."""
-        own = branch_of(store).lower()
+        own = store.branch_name.lower()
         chain = None if own == MAIN else told_chain(store)
         if chain is None or own not in (chain.snapshot.lower(), chain.delta.lower()):
             return None

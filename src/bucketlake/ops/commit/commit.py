@@ -312,17 +312,6 @@ class Commit:
 
     # ---- idempotence
 
-    def filter_committed(self, identifiers: Sequence[int]) -> list[int]:
-        """Those of the ascending identifiers that this user has not committed."""
-        if list(identifiers) != sorted(set(identifiers)):
-            raise InvalidError("identifiers must be sorted and distinct", identifiers=list(identifiers))
-        if not identifiers:
-            return []
-        for snapshot in self._store.snapshots(newest_first=True):
-            if snapshot.commit_user == self._user:
-                return [identifier for identifier in identifiers if identifier > snapshot.commit_identifier]
-        return list(identifiers)
-
     def find_committed(self, identifier: int, kind: CommitKind) -> Snapshot | None:
         """This user's snapshot with the identifier and kind, None if there is none; batch identifiers have none."""
         if identifier == BATCH_COMMIT_IDENTIFIER:

@@ -46,7 +46,8 @@ from bucketlake.format.guard import decoding, integer, json_object, text
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.messages import CommitMessage
-from bucketlake.ops.table.store import MAIN, Store, parallel
+from bucketlake.ops.table.store import Store, parallel
+from bucketlake.paths import MAIN
 from bucketlake.values import dataclass
 
 VERSION = 1
@@ -132,7 +133,7 @@ class Loading:
         self.user = user
         self._store, self._again = store, again
         path = f"{store.paths.load_intents_dir}/load-{store.env.clock.new_uuid()}"
-        self._intent = _Intent(path, user, _branch(store), 0, tuple(files))
+        self._intent = _Intent(path, user, store.branch_name, 0, tuple(files))
         self._begun = False
 
     def begin(self) -> None:
@@ -193,7 +194,7 @@ def before_expiry(store: Store, gone: Sequence[Snapshot]) -> None:
             intent = _intent_of(store, path)
         except CorruptError:
             continue  # the next load says so
-        if intent is None or intent.branch != _branch(store) or intent.base >= last:
+        if intent is None or intent.branch != store.branch_name or intent.base >= last:
             continue
         snapshot = next((one for one in gone if intent.made(one)), None)
         if snapshot is not None:
@@ -272,9 +273,9 @@ def _look(store: Store, files: Sequence[SourceFile], but: str = "") -> _Look:
 def _fate(store: Store, intent: _Intent) -> Snapshot | _Fate:
     if intent.stated:
         return _Fate.STATED
-    if intent.branch not in (MAIN, _branch(store)) and intent.branch not in store.branches():
+    if intent.branch not in (MAIN, store.branch_name) and intent.branch not in store.branches():
         return _Fate.UNKNOWN
-    store = store if intent.branch == _branch(store) else store.on_branch(intent.branch)
+    store = store if intent.branch == store.branch_name else store.on_branch(intent.branch)
     newest = store.latest_snapshot_id() or 0  # before the list, which then lacks what has expired alone
     after = store.snapshots_after(intent.base)
     snapshot = next((one for one in after if intent.made(one)), None)
@@ -304,10 +305,6 @@ def _unknown(store: Store, intent: _Intent) -> CommitUnknownError:
         remedy=f"look whether their rows are there: if not, delete {intent.path}; if they are, add "
         '"committed": true to its JSON; then load again',
     )
-
-
-def _branch(store: Store) -> str:
-    return str(store.paths.options.get("branch", MAIN))
 
 
 def _intent_paths(store: Store) -> list[str]:

@@ -22,10 +22,10 @@ from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitK
 from bucketlake.lsm.levels import key_range_of
 from bucketlake.ops.commit.conflicts import Base, CommitName, Rules, check, name_of, row_range
 from bucketlake.ops.commit.outcome import Outcome
-from bucketlake.ops.commit.publish import Publisher, Request, entry_name
+from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import Changes, changes_of, compact_changes
-from bucketlake.ops.table.entries import bucket_key
+from bucketlake.ops.table.entries import bucket_key, entry_name
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import BucketMode

@@ -9,121 +9,45 @@ Spec: docs/spec/commit.md#publishing
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import partial
 
 from bucketlake.env.storage import Buffered
 from bucketlake.errors import (
     CommitError,
     CommitUnknownError,
-    ConflictError,
     CorruptError,
     NotFoundError,
     StorageError,
 )
 from bucketlake.file_names import lies_in
-from bucketlake.format.guard import decoding, json_object
-from bucketlake.format.metadata.manifest import FileKind, FileSource, ManifestEntry, ManifestFile
+from bucketlake.format.metadata.manifest import FileKind
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
-from bucketlake.format.metadata.stats import EMPTY_STATS
-from bucketlake.lsm.levels import key_range_of
-from bucketlake.ops.buckets.postpone import after
 from bucketlake.ops.commit.chain import Guard
-from bucketlake.ops.commit.conflicts import Base, CommitName, Rules, check, name_of
-from bucketlake.ops.commit.manifests import (
-    WrittenList,
-    combine_indexes,
-    merge_manifests,
-    replace_run,
-    write_index_manifest,
-    write_list,
-    write_manifests,
-)
+from bucketlake.ops.commit.conflicts import CommitName
+from bucketlake.ops.commit.draft import Drafts, Request, Scratch
 from bucketlake.ops.commit.outcome import Outcome, has_moved, owned
 from bucketlake.ops.commit.partition_changes import partition_changes
-from bucketlake.ops.commit.row_ids import next_row_id, with_row_ids
-from bucketlake.ops.commit.schemas import newest_for
 from bucketlake.ops.commit.strays import Standing, is_open, remove_from_gone, remove_stray, standing
 from bucketlake.ops.commit.telling import tell_committed, tell_failed
-from bucketlake.ops.scan.scan import delta_entries
 from bucketlake.ops.scan.view import View
-from bucketlake.ops.table.changes import MAX_SEQUENCE_PROPERTY, ROWS_STAY_PROPERTY, Changes
-from bucketlake.ops.table.entries import record_count
-from bucketlake.ops.table.publishing import branch_of, is_managed, publish
+from bucketlake.ops.table.changes import Changes
+from bucketlake.ops.table.entries import entry_name
+from bucketlake.ops.table.publishing import is_managed, publish
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
-from bucketlake.schema.schema import BucketMode
-from bucketlake.values import dataclass
 
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One snapshot to publish. `plan` gives the changes on a base and is called again on every new base; what it raises
-    ends the commit. `name.snapshot` is filled in by the attempt."""
-
-    name: CommitName
-    plan: Callable[[View], Changes]
-    watermark: int | None = None
-    properties: Mapping[str, str] = field(default_factory=dict)
-    operation: str | None = None
-    statistics: str | None = None  # name of the file that an ANALYZE brings
-    taken_row_ids: int = 0  # by rows whose files bring their ids
-    keeps_schema: bool = False  # of the base: no file comes that another may have been written under
-    mends: bool = False  # takes out what is lost
-
-    @property
-    def rows_stay(self) -> bool:
-        """Whether rows only move."""
-        return ROWS_STAY_PROPERTY in self.properties
-
-
-@dataclass(slots=True)
-class Scratch:
-    """Files written for this commit and by no snapshot referenced, and what of them the next attempt may use."""
-
-    changes: Changes | None = None
-    delta: WrittenList | None = None
-    changelog: WrittenList | None = None
-    index: str | None = None  # the attempt's index manifest
-    before: tuple[ManifestFile, ...] = ()
-    after: tuple[ManifestFile, ...] | None = None
-    once: list[str] = field(default_factory=list)  # of this attempt alone
-    stale: list[str] = field(default_factory=list)  # of earlier attempts, of no more use
-    synced: set[str] = field(default_factory=set)  # paths that are durable
-
-    def reusable(self) -> list[str]:
-        """Names of files that the next attempt could use."""
-        names = []
-        for written in (self.delta, self.changelog):
-            if written is not None:
-                names += [written.name, *(m.file_name for m in written.manifests)]
-        return names + self.merged()
-
-    def all(self) -> list[str]:
-        """Names of all files written so far."""
-        return [*self.once, *self.stale, *self.reusable()]
-
-    def merged(self) -> list[str]:
-        """Manifests that merging produced."""
-        known = {m.file_name for m in self.before}
-        return [m.file_name for m in self.after or () if m.file_name not in known]
+__all__ = ["Publisher", "Request", "is_commit"]
 
 
 class Publisher:
     """Publishes snapshots of one table for one user; each call is one optimistic loop."""
 
     def __init__(self, store: Store) -> None:
-        schema, unaware = store.schema, store.schema.bucket_mode == BucketMode.UNAWARE
         self._store = store
-        self._unaware = unaware
-        self._tracked = schema.tracks_rows
-        key_range = key_range_of(schema.key_fields) if schema.primary_keys else None
-        self._rules = Rules(key_range, unaware, schema.data_evolution)
-        self._drop_stats = bool(store.options.get("manifest.delete-file-drop-stats"))
         self._guard = Guard.of(store)
-        self._safe: int | None = store.options.get("commit.strict-mode.last-safe-snapshot")
+        self._drafts = Drafts(store, self._guard)
 
     def publish(self, request: Request, outcome: Outcome | None = None) -> Snapshot:
         """Publish, rebasing as often as `commit.max-retries` and `commit.timeout` allow. `outcome`: of the commit that
@@ -155,7 +79,7 @@ class Publisher:
                 self._delete(scratch.all())
                 return found
             try:
-                snapshot = self._attempt(request, base, scratch, merge=retries == 0)
+                snapshot = self._drafts.draft(request, base, scratch, merge=retries == 0)
             except NotFoundError:
                 if retries >= limit or base is None or not has_moved(self._store, base):
                     raise
@@ -198,196 +122,6 @@ class Publisher:
             if found is not None and is_commit(found, name):
                 return found
         return None
-
-    # ---- one attempt
-
-    def _attempt(self, request: Request, base: Snapshot | None, scratch: Scratch, merge: bool) -> Snapshot:
-        view = View(self._store, base)
-        changes = request.plan(view)
-        if (guard := self._guard) is not None:
-            guard.check(view, request.name.kind, changes, request.rows_stay or (request.mends and guard.is_delta))
-        name = replace(request.name, snapshot=base.id + 1 if base else FIRST_SNAPSHOT_ID)
-        if self._must_check(name.kind, changes):
-            entries = view.entries(changes.partitions)
-            checked = None if base is None else Base(name_of(base), entries, view.indexes)
-            check(self._rules, checked, name, changes.table, changes.indexes)
-        self._check_strictly(name, changes)
-        changes = self._stamped(changes, name, base)
-        self._write_delta(changes, scratch)
-        base_list = self._write_base(base, changes, scratch, merge)
-        scratch.index = self._write_indexes(view, changes, scratch)
-        return self._snapshot(request, name, base, changes, scratch, base_list)
-
-    def _must_check(self, kind: CommitKind, changes: Changes) -> bool:
-        only_adds = all(entry.kind == FileKind.ADD for entry in changes.table)
-        if self._rules.column_files and any(entry.file.first_row_id is not None for entry in changes.table):
-            return True  # columns of rows that must be there
-        return not (self._unaware and kind is CommitKind.APPEND and only_adds and not changes.indexes)
-
-    def _check_strictly(self, name: CommitName, changes: Changes) -> None:
-        """With `commit.strict-mode.last-safe-snapshot`, other users may not have compacted or overwritten the same
-        partitions since (nor appended to them, for an overwrite); -1 begins with the first commit."""
-        if self._safe is None:
-            return
-        first = name.snapshot if self._safe < 0 else self._safe + 1
-        for snapshot_id in range(first, name.snapshot):
-            other = self._store.snapshot(snapshot_id)
-            appended = other.commit_kind is CommitKind.APPEND
-            if other.commit_user == name.user or (appended and name.kind is not CommitKind.OVERWRITE):
-                continue
-            theirs = delta_entries(self._store, other)
-            if changes.partitions & {entry.partition for entry in theirs if entry.bucket >= 0 or not appended}:
-                raise ConflictError(
-                    "another user changed the same partition, and commit.strict-mode.last-safe-snapshot is set",
-                    commit=name,
-                    other=name_of(other),
-                )
-        self._safe = name.snapshot - 1
-
-    def _stamped(self, changes: Changes, name: CommitName, base: Snapshot | None) -> Changes:
-        """With `sequence.snapshot-ordering`, files of a write carry the snapshot's id as their sequence range; those
-        of rows that a rescale moved keep theirs. With `row-tracking.enabled`, new rows get their ids. Pending files
-        of postpone tables come after those of the snapshots before."""
-        if self._store.schema.bucket_mode is BucketMode.POSTPONE:
-            return replace(changes, table=after(base, changes.table, self._store.env.clock.now_millis()))
-        if self._tracked:
-            grouped = bool(self._store.options.get("row-tracking.partition-group-on-commit"))
-            return replace(changes, table=with_row_ids(changes.table, name.snapshot, base, grouped))
-        if name.kind is CommitKind.COMPACT or not self._store.options.get("sequence.snapshot-ordering"):
-            return changes
-        number = name.snapshot
-        stamped = tuple(
-            replace(e, file=replace(e.file, min_sequence_number=number, max_sequence_number=number))
-            if e.kind == FileKind.ADD and e.file.file_source is not FileSource.COMPACT
-            else e
-            for e in changes.table
-        )
-        return replace(changes, table=stamped)
-
-    def _write_delta(self, changes: Changes, scratch: Scratch) -> None:
-        known = scratch.changes
-        if known is not None and (known.table, known.changelog) == (changes.table, changes.changelog):
-            return
-        table = [_without_stats(e) for e in changes.table] if self._drop_stats else changes.table
-        stale = [w for w in (scratch.delta, scratch.changelog) if w is not None]
-        scratch.stale += [name for w in stale for name in (w.name, *(m.file_name for m in w.manifests))]
-        scratch.delta = scratch.changelog = scratch.changes = None
-        scratch.delta = self._write_tracked(table, scratch)
-        if changes.changelog:
-            scratch.changelog = self._write_tracked(changes.changelog, scratch)
-        scratch.changes = changes
-
-    def _write_tracked(self, entries: Sequence[ManifestEntry], scratch: Scratch) -> WrittenList:
-        manifests = write_manifests(self._store, entries)
-        names = [m.file_name for m in manifests]
-        scratch.once += names
-        written = write_list(self._store, manifests)
-        scratch.once = [name for name in scratch.once if name not in names]
-        return written
-
-    def _write_base(self, base: Snapshot | None, changes: Changes, scratch: Scratch, merge: bool) -> WrittenList:
-        current = () if base is None else self._store.data_manifests(base)
-        if changes.retold is not None:
-            scratch.stale += scratch.merged()
-            scratch.before, scratch.after = current, ()
-            for manifest in current:
-                scratch.after = (*scratch.after, *changes.retold(manifest))
-            current = scratch.after
-        elif merge:
-            scratch.before, scratch.after = current, merge_manifests(self._store, current)
-            current = scratch.after
-        elif scratch.after is not None:
-            replaced = replace_run(current, scratch.before, scratch.after)
-            if replaced is None:
-                scratch.stale += scratch.merged()
-                scratch.after = None
-            else:
-                current = replaced
-        written = write_list(self._store, current)
-        scratch.once.append(written.name)
-        return written
-
-    def _write_indexes(self, view: View, changes: Changes, scratch: Scratch) -> str | None:
-        previous = None if view.snapshot is None else view.snapshot.index_manifest
-        if not changes.indexes:
-            return previous
-        name = write_index_manifest(self._store, combine_indexes(view.indexes, changes.indexes, unaware=self._unaware))
-        scratch.once.append(name)
-        return name
-
-    def _snapshot(
-        self,
-        request: Request,
-        name: CommitName,
-        base: Snapshot | None,
-        changes: Changes,
-        scratch: Scratch,
-        base_list: WrittenList,
-    ) -> Snapshot:
-        assert scratch.delta is not None
-        delta_count = record_count(changes.table)
-        newest = newest_for(self._store, name, changes.table)
-        schema_id = base.schema_id if base is not None and request.keeps_schema else newest.id
-        marks = [mark for mark in (request.watermark, base.watermark if base else None) if mark is not None]
-        taken = max(request.taken_row_ids, changes.taken_row_ids)
-        snapshot = Snapshot(
-            id=name.snapshot,
-            schema_id=schema_id,
-            base_manifest_list=base_list.name,
-            base_manifest_list_size=base_list.size,
-            delta_manifest_list=scratch.delta.name,
-            delta_manifest_list_size=scratch.delta.size,
-            changelog_manifest_list=scratch.changelog.name if scratch.changelog else None,
-            changelog_manifest_list_size=scratch.changelog.size if scratch.changelog else None,
-            changelog_record_count=record_count(changes.changelog) if changes.changelog else None,
-            index_manifest=scratch.index,
-            commit_user=name.user,
-            commit_identifier=name.identifier,
-            commit_kind=name.kind,
-            time_millis=self._store.env.clock.now_millis(),
-            total_record_count=(base.total_record_count if base else 0) + delta_count,
-            delta_record_count=delta_count,
-            watermark=max(marks, default=None),
-            statistics=self._statistics(base, schema_id, request.statistics),
-            properties=self._properties(request, base, changes, base_list) or None,
-            next_row_id=next_row_id(base, changes.table if self._tracked else (), taken),
-            operation=request.operation,
-            uuid=self._store.env.clock.new_uuid(),
-        )
-        check_invariants(self._store, base, snapshot, base_list, scratch.delta, changes)
-        return snapshot
-
-    def _properties(
-        self, request: Request, base: Snapshot | None, changes: Changes, base_list: WrittenList
-    ) -> dict[str, str]:
-        properties = dict(request.properties)
-        if self._store.options.get("write.sequence-number-init-mode") != "snapshot":
-            return properties
-        known = (base.properties or {}).get(MAX_SEQUENCE_PROPERTY) if base else None
-        highest = [e.file.max_sequence_number for e in changes.table if e.kind == FileKind.ADD]
-        if known is not None:
-            highest.append(int(known))
-        elif base is not None:
-            parts = self._store.manifests(base_list.manifests)
-            highest += [e.file.max_sequence_number for part in parts for e in part if e.kind == FileKind.ADD]
-        if highest:
-            properties[MAX_SEQUENCE_PROPERTY] = str(max(highest))
-        return properties
-
-    def _statistics(self, base: Snapshot | None, schema_id: int, given: str | None) -> str | None:
-        """The statistics that the snapshot names: its own, else those of its base while they hold for its schema."""
-        if given is not None or base is None or base.statistics is None:
-            return given
-        path = self._store.paths.statistics(base.statistics)
-        try:
-            data = self._store.env.storage.read(path)
-            with decoding("not statistics of a table", path):
-                return base.statistics if json_object(data).get("schemaId") == schema_id else None
-        except (NotFoundError, CorruptError) as error:  # only plans were better with them: no reason to write no more
-            warnings.warn(f"the next snapshot has no statistics: {error}; ANALYZE TABLE makes new ones", stacklevel=2)
-            return None
-
-    # ---- publishing
 
     def _sync(self, scratch: Scratch, base_list: str) -> None:
         """Where the storage buffers: make durable what the snapshot is about to name, new files and their folders, each
@@ -500,7 +234,7 @@ class Publisher:
             commit=replace(name, snapshot=snapshot.id),
             uuid=snapshot.uuid,
             path=self._store.paths.root,
-            branch=branch_of(self._store),
+            branch=self._store.branch_name,
             remedy="look where it is, and for a snapshot with this uuid, before committing again; no file was removed",
         )
 
@@ -530,18 +264,6 @@ class Publisher:
                 self._store.env.storage.delete(self._store.paths.manifest(name))
 
 
-def entry_name(entry: ManifestEntry) -> tuple[bytes, int, str]:
-    """What tells a file from others, whatever its level."""
-    return entry.partition, entry.bucket, entry.file.file_name
-
-
-def _without_stats(entry: ManifestEntry) -> ManifestEntry:
-    """A delete needs no statistics."""
-    if entry.kind == FileKind.ADD:
-        return entry
-    return replace(entry, file=replace(entry.file, value_stats=EMPTY_STATS, value_stats_cols=()))
-
-
 def is_commit(snapshot: Snapshot, name: CommitName) -> bool:
     """Whether a snapshot is this user's commit of this identifier and kind."""
     return (snapshot.commit_user, snapshot.commit_identifier, snapshot.commit_kind) == (
@@ -563,37 +285,3 @@ def _unknown(snapshot: Snapshot, name: CommitName) -> CommitUnknownError:
 def _dropped_beside(store: Store, plan: Callable[[View], Changes]) -> None:
     name = CommitName(0, store.env.clock.new_uuid(), BATCH_COMMIT_IDENTIFIER, CommitKind.OVERWRITE)
     Publisher(store).publish(Request(name, plan, operation="TRUNCATE"))
-
-
-def check_invariants(
-    store: Store,
-    base: Snapshot | None,
-    snapshot: Snapshot,
-    base_list: WrittenList,
-    delta: WrittenList,
-    changes: Changes,
-) -> None:
-    """Raise CorruptError if a snapshot about to be published contradicts itself or its base.
-
-    Spec: docs/spec/commit.md#invariants
-    """
-    added = sum(1 for entry in changes.table if entry.kind == FileKind.ADD)
-    old = () if base is None else store.data_manifests(base)
-    failures = {
-        "ids are contiguous": snapshot.id != (base.id + 1 if base else FIRST_SNAPSHOT_ID),
-        "total = base + delta": snapshot.total_record_count
-        != (base.total_record_count if base else 0) + snapshot.delta_record_count,
-        "delta manifests hold the delta": (added, len(changes.table) - added)
-        != (sum(m.num_added_files for m in delta.manifests), sum(m.num_deleted_files for m in delta.manifests)),
-        "merging keeps the files": _net(base_list.manifests) != _net(old),
-        "an append deletes nothing": snapshot.commit_kind is CommitKind.APPEND and added != len(changes.table),
-        "the watermark never falls": bool(base and base.watermark is not None)
-        and (snapshot.watermark is None or base is None or snapshot.watermark < (base.watermark or 0)),
-    }
-    broken = [rule for rule, failed in failures.items() if failed]
-    if broken:
-        raise CorruptError("refused to publish a contradictory snapshot", snapshot=snapshot.id, broken=broken)
-
-
-def _net(manifests: Sequence[ManifestFile]) -> int:
-    return sum(m.num_added_files - m.num_deleted_files for m in manifests)

@@ -10,11 +10,9 @@ from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.table.changes import ROWS_STAY_PROPERTY, Changes
-from bucketlake.ops.table.entries import record_count
+from bucketlake.ops.table.entries import entry_name, record_count
 from bucketlake.ops.table.store import Store
 from bucketlake.types.model import type_text
-
-_MAIN = "main"
 
 
 def tell_committed(store: Store, snapshot: Snapshot, changes: Changes, started: int, retries: int) -> None:
@@ -29,7 +27,7 @@ def tell_failed(store: Store, name: CommitName, error: Exception, started: int) 
         now = store.env.clock.now_millis()
         kind, reason = name.kind.value, str(error)
         return CommitFailed(
-            store.paths.root, _branch(store), now, kind, name.user, type(error).__name__, reason, now - started
+            store.paths.root, store.branch_name, now, kind, name.user, type(error).__name__, reason, now - started
         )
 
     emit(failed)
@@ -40,13 +38,9 @@ def tell_expired(store: Store, snapshots: int, changelogs: int, files: int) -> N
     if snapshots or changelogs:
         emit(
             lambda: SnapshotsExpired(
-                store.paths.root, _branch(store), store.env.clock.now_millis(), snapshots, changelogs, files
+                store.paths.root, store.branch_name, store.env.clock.now_millis(), snapshots, changelogs, files
             )
         )
-
-
-def _branch(store: Store) -> str:
-    return store.options.text("branch") or _MAIN
 
 
 def _committed(store: Store, snapshot: Snapshot, changes: Changes, started: int, retries: int) -> Committed:
@@ -58,7 +52,7 @@ def _committed(store: Store, snapshot: Snapshot, changes: Changes, started: int,
     added, removed = (_only(changes, one) for one in (FileKind.ADD, FileKind.DELETE))
     return event(
         table=store.paths.root,
-        branch=_branch(store),
+        branch=store.branch_name,
         time_millis=snapshot.time_millis,
         snapshot_id=snapshot.id,
         uuid=snapshot.uuid,
@@ -85,9 +79,5 @@ def _committed(store: Store, snapshot: Snapshot, changes: Changes, started: int,
 
 def _only(changes: Changes, kind: FileKind) -> list[ManifestEntry]:
     """The entries of a kind, but for files that only changed their level."""
-    both = {_name(entry) for entry in changes.table if entry.kind != kind}
-    return [entry for entry in changes.table if entry.kind == kind and _name(entry) not in both]
-
-
-def _name(entry: ManifestEntry) -> tuple[bytes, int, str]:
-    return entry.partition, entry.bucket, entry.file.file_name
+    both = {entry_name(entry) for entry in changes.table if entry.kind != kind}
+    return [entry for entry in changes.table if entry.kind == kind and entry_name(entry) not in both]

@@ -32,9 +32,11 @@ from bucketlake.ops.scan.chain import refuse_stream
 from bucketlake.ops.scan.fallback import plan_branches
 from bucketlake.ops.scan.scan import Plan, Scan
 from bucketlake.ops.scan.select import Selection, select_snapshot
+from bucketlake.ops.table.decoded import identity
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.predicate.tree import In, Predicate, conjunction
+from bucketlake.types.arrow import whole
 from bucketlake.types.model import DataField, arrow_schema, canonical_batch
 from bucketlake.values import dataclass
 
@@ -96,12 +98,12 @@ class Lookup:
 
     def _asked(self, rows: pa.Table) -> pa.RecordBatch:
         """The columns looked up by, under the table's names and in its layout."""
-        columns = [_whole(rows.column(given)) for given, _ in self.request.on]
+        columns = [whole(rows.column(given)) for given, _ in self.request.on]
         batch = pa.RecordBatch.from_arrays(columns, names=[item.name for item in self._keys])
         return canonical_batch(batch, self._keys)
 
     def _values_of(self, found: pa.Table) -> pa.Array:
-        return encoded([_whole(found.column(item.name)) for item in self._keys], self._keys)
+        return encoded([whole(found.column(item.name)) for item in self._keys], self._keys)
 
     # ---- rows of the table
 
@@ -188,19 +190,7 @@ def _is_all(rows: Codes, count: int) -> bool:
     return len(rows) == count and (count == 0 or bool((np.diff(rows) == 1).all()))
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
 # ---------------------------------------------------------------------------------------------- one a process
-
-
-def _identity(storage: object) -> Hashable:
-    try:
-        hash(storage)
-    except TypeError:
-        return id(storage)
-    return storage
 
 
 _LOOKUPS: OrderedDict[Hashable, Lookup] = OrderedDict()
@@ -210,7 +200,7 @@ _LOCK = threading.Lock()
 def lookup_of(store: Store, request: LookupRequest) -> Lookup:
     """The lookup of this process for a table and a request: made at the first call."""
     options = tuple(sorted(store.options.raw.items()))
-    key = (_identity(store.env.storage), store.paths.root, store.schema.id, options, request)
+    key = (identity(store.env.storage), store.paths.root, store.schema.id, options, request)
     with _LOCK:
         found = _LOOKUPS.get(key)
         if found is None:

@@ -19,12 +19,12 @@ import pyarrow as pa
 
 from bucketlake.errors import ConflictError
 from bucketlake.format.metadata.manifest import DataFile
-from bucketlake.lazy import pc
 from bucketlake.lsm.engines.rules import engine_of, order_of
 from bucketlake.lsm.key_run import ABSENT, KeyRun, Keys
 from bucketlake.lsm.merge import sort_and_merge
 from bucketlake.ops.key_index.cross_partition import KEY_DYNAMIC_TOTAL, repartitioned
 from bucketlake.ops.key_index.key_scan import PlaceNumbers, delta_since, file_rows, key_fields, look_up, written_keys
+from bucketlake.ops.rewrite.rebucket import renumbered
 from bucketlake.ops.rows.assign import Codes
 from bucketlake.ops.rows.incoming import DELETE
 from bucketlake.ops.rows.one_file import read_key_values
@@ -269,7 +269,7 @@ class _Settling:
                     part = rows.filter(pa.array(goes == number))
                     if number != own:
                         shift = self._next.get(other, lowest) - lowest
-                        part = numbered(_in_partition(self.store, part, other[0]), shift)
+                        part = renumbered(_in_partition(self.store, part, other[0]), shift)
                     if other not in rollers:
                         rollers[other] = Roller(self.store, other[0], other[1], rolling)
                     rollers[other].write(part)
@@ -299,15 +299,6 @@ class _Settling:
             raise
         self._made += [(place, file) for file in made]
         return made
-
-
-def numbered(rows: pa.RecordBatch, shift: int) -> pa.RecordBatch:
-    """Key-value rows with their sequence numbers moved."""
-    if not shift:
-        return rows
-    place = rows.schema.get_field_index(SEQUENCE_FIELD.name)
-    moved = pc.add(rows.column(place), pa.scalar(shift, pa.int64()))
-    return rows.set_column(place, rows.schema.field(place), moved)
 
 
 def _in_partition(store: Store, rows: pa.RecordBatch, partition: bytes) -> pa.RecordBatch:

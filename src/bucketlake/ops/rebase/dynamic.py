@@ -31,7 +31,8 @@ from bucketlake.ops.buckets.dynamic import (
     union,
     write_hashes,
 )
-from bucketlake.ops.rebase.cross_partition import numbered, resettle
+from bucketlake.ops.rebase.cross_partition import resettle
+from bucketlake.ops.rewrite.rebucket import renumbered
 from bucketlake.ops.rows.one_file import file_layout, read_file, read_key_values
 from bucketlake.ops.rows.roll import NEW_FILES, Roller, Rolling
 from bucketlake.ops.scan.view import View
@@ -243,7 +244,7 @@ class _Partition:
                     if bucket not in rollers:
                         rollers[bucket] = Roller(self.store, self.partition, bucket, rolling)
                     rows = batch.filter(pa.array(places == bucket))
-                    rollers[bucket].write(numbered(rows, shifts.get(bucket, 0)))
+                    rollers[bucket].write(renumbered(rows, shifts.get(bucket, 0)))
             for bucket, roller in rollers.items():
                 made[bucket] = list(roller.close())
         except BaseException:

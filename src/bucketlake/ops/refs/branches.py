@@ -19,7 +19,6 @@ from dataclasses import replace
 
 from bucketlake.env.new_file import put_new
 from bucketlake.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError, StorageError
-from bucketlake.file_names import number_of
 from bucketlake.format.metadata.manifest import ManifestEntry
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
 from bucketlake.ops.commit.conflicts import CommitName
@@ -30,12 +29,13 @@ from bucketlake.ops.rows.column_files import refuse_rewriting
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import Changes
+from bucketlake.ops.table.entries import entry_name
 from bucketlake.ops.table.publishing import by_catalog
 from bucketlake.ops.table.remedies import branch_remedy
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
+from bucketlake.paths import MAIN
 from bucketlake.schema.schema import TableSchema
 
-MAIN = "main"
 CLAIM = ".creating"  # a branch that is being made, or whose making died
 
 
@@ -80,16 +80,9 @@ def _fill(store: Store, branch: Store, held: Snapshot | None, tag: str | None) -
         found = store.find_tag(tag)
         if found is None or found.uuid != held.uuid:
             raise NotFoundError(f"Tag '{tag}' doesn't exist.", table=store.paths.root, remedy="it was deleted")
-    for number in [number for number in schema_ids(store) if number <= newest]:
+    for number in [number for number in store.schema_ids() if number <= newest]:
         storage.write(branch.paths.schema(number), storage.read(store.paths.schema(number)))
     store.check_same()
-
-
-def schema_ids(store: Store) -> list[int]:
-    """Ids of all schemas of a branch, ascending."""
-    names = [info.name for info in store.env.storage.list(store.paths.schema_dir)]
-    found = [number_of(name.removeprefix("schema-")) for name in names if name.startswith("schema-")]
-    return sorted(number for number in found if number is not None)
 
 
 def check_branch_name(name: str) -> None:
@@ -159,7 +152,7 @@ def fast_forward(store: Store, name: str) -> None:
 
     Errors: InvalidError, NotFoundError; ConflictError where a writer commits between: what was taken over stays.
     """
-    current = store.paths.options.get("branch", MAIN)
+    current = store.branch_name
     if name == MAIN:
         raise InvalidError(f"Branch name '{name}' do not use in fast-forward.")
     if not name.strip():
@@ -198,7 +191,7 @@ def _common(store: Store, first: Snapshot) -> Snapshot | None:
 def _schemas_for(branch: Store, taken: list[Snapshot], name: str) -> dict[int, bytes]:
     """A branch's schemas as they are stored; NotFoundError where some are gone: it is being deleted."""
     try:
-        found = {number: branch.env.storage.read(branch.paths.schema(number)) for number in schema_ids(branch)}
+        found = {number: branch.env.storage.read(branch.paths.schema(number)) for number in branch.schema_ids()}
     except NotFoundError:
         found = {}
     if not {snapshot.schema_id for snapshot in taken} <= found.keys():
@@ -210,7 +203,7 @@ def _take_schemas(store: Store, theirs: Mapping[int, bytes], first: int) -> None
     storage = store.env.storage
     for number, data in theirs.items():
         storage.write(store.paths.schema(number), data)
-    for number in schema_ids(store):
+    for number in store.schema_ids():
         if number >= first and number not in theirs:
             storage.delete(store.paths.schema(number))
 
@@ -263,17 +256,17 @@ def merge_branch(store: Store, source: str, target: str, opened: Callable[[str],
         raise InvalidError(f"Cannot merge branch '{source}' into '{target}', schema mismatch.", table=store.paths.root)
     newest = theirs.latest_snapshot()
     assert newest is not None
-    files = {_place(entry): _without_ids(entry) for entry in live_entries(theirs, newest)}
+    files = {entry_name(entry): _without_ids(entry) for entry in live_entries(theirs, newest)}
     last = ours.latest_snapshot()
     assert last is not None
-    if files.keys() <= {_place(entry) for entry in live_entries(ours, last)}:
+    if files.keys() <= {entry_name(entry) for entry in live_entries(ours, last)}:
         return None
     _check_file_schemas(source, target, stores, files.values())
 
     def plan(view: View) -> Changes:
         if not is_held(theirs, newest, ""):  # deleted: its files are orphans, and may go
             raise NotFoundError(f"Branch '{source}' has changed meanwhile.", table=store.paths.root, snapshot=newest.id)
-        live = {_place(entry) for entry in view.entries(None)}
+        live = {entry_name(entry) for entry in view.entries(None)}
         return Changes(tuple(entry for place, entry in files.items() if place not in live))
 
     user = f"merge-branch-{store.env.clock.new_uuid()}"
@@ -284,10 +277,6 @@ def merge_branch(store: Store, source: str, target: str, opened: Callable[[str],
 def _without_ids(entry: ManifestEntry) -> ManifestEntry:
     """A file whose rows get ids of the branch that they come to: theirs are taken there."""
     return entry if entry.file.first_row_id is None else replace(entry, file=replace(entry.file, first_row_id=None))
-
-
-def _place(entry: ManifestEntry) -> tuple[bytes, int, str]:
-    return entry.partition, entry.bucket, entry.file.file_name
 
 
 def _check_mergeable(name: str, store: Store) -> None:
@@ -317,7 +306,7 @@ def _check_file_schemas(
 ) -> None:
     """InvalidError unless the schemas of the files are the same in both branches."""
     words = f"Cannot merge branch '{source}' into '{target}', "
-    known = schema_ids(stores[target])
+    known = stores[target].schema_ids()
     for number in sorted({entry.file.schema_id for entry in entries}):
         if number not in known:
             raise InvalidError(

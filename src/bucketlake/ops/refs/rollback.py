@@ -32,7 +32,7 @@ from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.entries import deletion, entry_key
-from bucketlake.ops.table.publishing import by_catalog
+from bucketlake.ops.table.publishing import by_catalog, write_hint
 from bucketlake.ops.table.remedies import snapshot_remedy
 from bucketlake.ops.table.store import Store
 from bucketlake.paths import POSTPONE_BUCKET
@@ -98,7 +98,7 @@ def rollback(store: Store, target: Snapshot, tag: str | None = None) -> None:
         if not store.has_snapshot(target.id):
             _restore(store, target)
         take_after(store, target)
-        _write_hint(store, store.paths.latest_hint, target.id)
+        write_hint(store, store.paths.latest_hint, target.id)
         _drop_changelogs(store, target.id)
         drop_tags_after(store, target.id)
         if max(store.snapshot_ids(), default=0) < target.id:
@@ -138,7 +138,7 @@ def create_tag_of(store: Store, name: str, target: Snapshot, lifetime: int | Non
 
 def _restore(store: Store, target: Snapshot) -> None:
     """Give a snapshot that has expired its name back; the hint first, which keeps it from passing for a stray."""
-    _write_hint(store, store.paths.earliest_hint, target.id)
+    write_hint(store, store.paths.earliest_hint, target.id)
     store.env.storage.put_if_absent(store.paths.snapshot(target.id), encode_snapshot(revived(store, target)))
 
 
@@ -194,15 +194,9 @@ def _drop_changelogs(store: Store, snapshot_id: int) -> None:
     later = [number for number in ids if number > snapshot_id]
     if not later:
         return
-    _write_hint(store, store.paths.changelog_latest_hint, later[0] - 1 if later[0] > ids[0] else -1)
+    write_hint(store, store.paths.changelog_latest_hint, later[0] - 1 if later[0] > ids[0] else -1)
     for number in reversed(later):
         store.env.storage.delete(store.paths.changelog(number))
-
-
-def _write_hint(store: Store, path: str, number: int) -> None:
-    """Best effort: readers do without."""
-    with suppress(StorageError):
-        store.env.storage.write(path, str(number).encode())
 
 
 # ---------------------------------------------------------------------------------------------- going on

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import field, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from bucketlake.format.index.deletion_vector import Vector
@@ -26,7 +25,7 @@ from bucketlake.lsm.compaction import (
     tracks_changes,
     upgrade_of,
 )
-from bucketlake.lsm.engines.engines import is_retract
+from bucketlake.lsm.engines.engines import without_retracts
 from bucketlake.lsm.engines.rules import engine_of, order_of
 from bucketlake.lsm.levels import Levels, SortedRun, sections
 from bucketlake.lsm.merge import merge_runs
@@ -37,12 +36,9 @@ from bucketlake.ops.rows.one_file import read_key_values
 from bucketlake.ops.rows.record_expiry import RowExpiry
 from bucketlake.ops.rows.roll import Roller, Rolling
 from bucketlake.ops.table.store import Store
-from bucketlake.schema.schema import KIND_FIELD
 from bucketlake.values import dataclass
 
 __all__ = ["Bucket", "Outcome", "Rewrite"]
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +156,7 @@ class Rewrite:
             tracking = Tracking(drop_deletes, changelog=False)
             merged = merge_tracked(self._by_level(section), self._order, self._engine, tracking)
             return (changed.rows for changed in merged)
-        return (_without_deletes(batch) for batch in runs[0]) if drop_deletes else runs[0]
+        return (without_retracts(batch) for batch in runs[0]) if drop_deletes else runs[0]
 
     def _tracked(
         self, section: Section, level: int, drop_deletes: bool, rows: Roller | None
@@ -254,8 +250,3 @@ class Rewrite:
     def _close(self, roller: Roller | None, files: list[DataFile]) -> None:
         if roller is not None:
             files += roller.close()
-
-
-def _without_deletes(batch: pa.RecordBatch) -> pa.RecordBatch:
-    retract = is_retract(batch.column(KIND_FIELD.name).to_numpy())
-    return batch.filter(pa.array(~retract)) if retract.any() else batch

@@ -34,6 +34,7 @@ from bucketlake.ops.rows.one_file import FileLayout, file_layout
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.partitions import partition_columns
 from bucketlake.ops.table.store import Store
+from bucketlake.types.arrow import whole
 from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, arrow_schema, canonical_batch
 from bucketlake.values import dataclass
 
@@ -70,7 +71,7 @@ class Among:
         fields = tuple(replace(item, type=item.type.with_nullable(True)) for item in fields)
         known = rows.rename_columns([item.name for item in fields]).drop_null()
         known = known.group_by(known.column_names, use_threads=False).aggregate([]) if known.num_rows else known
-        batch = pa.RecordBatch.from_arrays([_whole(column) for column in known.columns], names=known.column_names)
+        batch = pa.RecordBatch.from_arrays([whole(column) for column in known.columns], names=known.column_names)
         return cls(fields, canonical_batch(batch, fields, trusted=True))
 
     def only(self, names: Sequence[str]) -> pa.RecordBatch:
@@ -179,12 +180,8 @@ def _beside(
     for positions, rows in rest.at(part, np.concatenate([places for places, _ in found])):
         known = table.slice(at, rows.num_rows)
         at += rows.num_rows
-        arrays = [*(_whole(column) for column in known.columns), *rows.columns]
+        arrays = [*(whole(column) for column in known.columns), *rows.columns]
         yield positions, pa.RecordBatch.from_arrays(arrays, names=[*known.column_names, *rows.schema.names])
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _ordered(column: pa.Array) -> pa.Array:

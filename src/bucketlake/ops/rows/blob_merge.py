@@ -19,7 +19,7 @@ from bucketlake.format.metadata.manifest import DataFile, FileSource
 from bucketlake.format.metadata.stats import ColumnStats
 from bucketlake.lazy import np
 from bucketlake.ops.rows.blob_columns import BlobColumn, filled
-from bucketlake.ops.rows.column_files import held
+from bucketlake.ops.rows.column_files import held, row_span
 from bucketlake.ops.rows.places import Places
 from bucketlake.ops.rows.roll import described
 from bucketlake.ops.rows.units import Place
@@ -33,7 +33,8 @@ def merge_blobs(store: Store, place: Place, files: Sequence[DataFile]) -> DataFi
     """One file with the values of the rows that some blob files of one column hold, without a gap between them: of each
     row the newest; null where none has it. On an error nothing stays."""
     item = _column(store, files)
-    first, end = min(map(_first, files)), max(_first(file) + file.row_count for file in files)
+    spans = [row_span(file) for file in files]
+    first, end = min(first for first, _ in spans), max(end for _, end in spans)
     column = BlobColumn(store, item, store.paths.bucket_dir(place.partition, place.bucket), files, first)
     name = store.paths.data_file_name(own_uuid(store.env.clock.new_uuid()), 0, BLOB, "none")
     new = Places(store, place.partition, place.bucket).next(name)
@@ -66,12 +67,6 @@ def merge_blobs(store: Store, place: Place, files: Sequence[DataFile]) -> DataFi
         min_sequence_number=min(file.min_sequence_number for file in files),
         max_sequence_number=max(file.max_sequence_number for file in files),
     )
-
-
-def _first(file: DataFile) -> int:
-    if file.first_row_id is None:
-        raise CorruptError("a file of a table with data-evolution.enabled has no first row id", file=file.file_name)
-    return file.first_row_id
 
 
 def _column(store: Store, files: Sequence[DataFile]) -> DataField:

@@ -57,11 +57,11 @@ def grouped(items: Iterable[T], file_of: Callable[[T], DataFile]) -> list[list[T
     """
     groups: list[list[T]] = []
     spans: list[tuple[int, int]] = []
-    ordered = sorted(items, key=lambda item: _span(file_of(item)))
+    ordered = sorted(items, key=lambda item: row_span(file_of(item)))
     for item in ordered:
         if is_blob(file_of(item).file_name):
             continue
-        own = _span(file_of(item))
+        own = row_span(file_of(item))
         if groups and own == spans[-1]:
             groups[-1].append(item)
             continue
@@ -72,7 +72,7 @@ def grouped(items: Iterable[T], file_of: Callable[[T], DataFile]) -> list[list[T
     found = [sorted(group, key=lambda item: _age(file_of(item)), reverse=True) for group in groups]
     for item in ordered:
         if is_blob(file_of(item).file_name):
-            own = _span(file_of(item))
+            own = row_span(file_of(item))
             place = bisect_right(spans, own[0], key=lambda span: span[0]) - 1
             if place < 0 or own[1] > spans[place][1]:
                 raise _overlapping(file_of(item), spans[place] if place >= 0 else None)
@@ -81,7 +81,9 @@ def grouped(items: Iterable[T], file_of: Callable[[T], DataFile]) -> list[list[T
 
 
 def _overlapping(file: DataFile, others: tuple[int, int] | None) -> CorruptError:
-    return CorruptError("files hold columns of overlapping rows", file=file.file_name, rows=_span(file), others=others)
+    return CorruptError(
+        "files hold columns of overlapping rows", file=file.file_name, rows=row_span(file), others=others
+    )
 
 
 def rows_files(group: Iterable[DataFile]) -> list[DataFile]:
@@ -99,7 +101,8 @@ def row_groups(files: Iterable[DataFile]) -> list[list[DataFile]]:
     return grouped(files, lambda file: file)
 
 
-def _span(file: DataFile) -> tuple[int, int]:
+def row_span(file: DataFile) -> tuple[int, int]:
+    """The ids of a file's rows, from one to behind another. CorruptError."""
     if file.first_row_id is None:
         raise CorruptError("a file of a table with data-evolution.enabled has no first row id", file=file.file_name)
     return file.first_row_id, file.first_row_id + file.row_count

@@ -42,7 +42,7 @@ class Incoming:
         ignored = [UPDATE_BEFORE, DELETE] if options.get("ignore-delete") else []
         ignored += [UPDATE_BEFORE] if options.get("ignore-update-before") else []
         self._ignored = pa.array(ignored, pa.int8())
-        self._refused = refused_retracts(schema, options) if self._keyed else None
+        self._refused = refused_retracts(options) if self._keyed else None
         identity = {*schema.trimmed_primary_keys, *schema.bucket_keys}
         unpadded = "orc" in written_formats(options)
         self._unpadded = [f for f in schema.fields if unpadded and f.name in identity and f.type.root is Root.CHAR]

@@ -28,7 +28,8 @@ from bucketlake.ops.scan.splits import Section, deletion_files, overlapping, pac
 from bucketlake.ops.table.messages import BucketVectors, Split
 from bucketlake.ops.table.newest import newest_schema
 from bucketlake.ops.table.partition_times import partition_time
-from bucketlake.ops.table.store import MAIN, Store
+from bucketlake.ops.table.store import Store
+from bucketlake.paths import MAIN
 from bucketlake.predicate.tree import Predicate, restrict
 from bucketlake.schema.chain import chain_keys
 from bucketlake.values import dataclass
@@ -57,7 +58,7 @@ def named_chain(store: Store) -> Chain | None:
 def told_chain(store: Store) -> Chain | None:
     """As `named_chain`; where the options of another branch name none, those of the main branch do."""
     found = named_chain(store)
-    if found is not None or branch_of(store) == MAIN or not store.options.get("chain-table.enabled"):
+    if found is not None or store.branch_name == MAIN or not store.options.get("chain-table.enabled"):
         return found
     with suppress(NotFoundError):
         return named_chain(opened(store, MAIN))
@@ -67,7 +68,7 @@ def told_chain(store: Store) -> Chain | None:
 def chain_of(store: Store) -> Chain | None:
     """The branches that a read of this handle chains; None where it reads its own branch alone."""
     found = named_chain(store)
-    own = branch_of(store).lower()
+    own = store.branch_name.lower()
     return None if found is None or own in (found.snapshot.lower(), found.delta.lower()) else found
 
 
@@ -75,11 +76,6 @@ def opened(store: Store, name: str) -> Store:
     """Another branch under its own newest schema, without this handle's dynamic options. NotFoundError."""
     schema = newest_schema(store.env, store.on_branch(name).paths)
     return Store.of(store.env, store.paths.root, replace(schema, options={**schema.options, "branch": name}))
-
-
-def branch_of(store: Store) -> str:
-    """The branch of a handle."""
-    return store.options.text("branch") or MAIN
 
 
 def refuse_stream(store: Store, what: str = "a chain table is not read as a stream") -> None:
@@ -207,7 +203,7 @@ class _Side:
             return cls(store, 0, {}, frozenset(), frozenset(), {})
         wanted = entry_filter(store, replace(scan, where=where, partitions=frozenset(partitions)))
         found = keyed_entries(store, snapshot, wanted)
-        check_vectors(store, snapshot, found, wanted)
+        check_vectors(store, snapshot, found)
         pruner = Pruner(store, where)
         files: dict[bytes, list[ManifestEntry]] = {}
         kept = pruner.by_key(found)

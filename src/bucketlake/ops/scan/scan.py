@@ -155,7 +155,7 @@ def plan(store: Store, scan: Scan | None = None) -> Plan:
         return Plan(None, (), ())
     wanted = entry_filter(store, scan)
     found = keyed_entries(store, snapshot, wanted)
-    check_vectors(store, snapshot, found, wanted)
+    check_vectors(store, snapshot, found)
     entries = _created_since(store, found, selection)
     pruner = Pruner(store, scan.where)
     pending: list[ManifestEntry] = []
@@ -169,10 +169,10 @@ def plan(store: Store, scan: Scan | None = None) -> Plan:
     return Plan(snapshot, tuple(kept), (*splits, *merged))
 
 
-def check_vectors(store: Store, snapshot: Snapshot, entries: Sequence[ManifestEntry], wanted: EntryFilter) -> None:
+def check_vectors(store: Store, snapshot: Snapshot, entries: Sequence[ManifestEntry]) -> None:
     """Refuse deletion vectors of files that a bucket does not have: their rows would come back unnoticed.
 
-    `entries`: the live files that `wanted` lets through. Raises: CorruptError naming the index manifest.
+    `entries`: the live files that are asked for. Raises: CorruptError naming the index manifest.
     """
     unaware = store.schema.bucket_mode is BucketMode.UNAWARE
     ranges = [e for e in store.index_manifest(snapshot) if e.file.dv_ranges]

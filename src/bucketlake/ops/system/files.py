@@ -31,8 +31,11 @@ from bucketlake.ops.system.model import (
     SystemTable,
     as_of,
     columns_table,
+    each,
     listed,
+    longs,
     shown_selection,
+    texts,
 )
 from bucketlake.ops.system.partition_texts import braced, braced_condition
 from bucketlake.ops.system.texts import internal_texts, list_texts, map_texts
@@ -117,10 +120,6 @@ def entries_of(
 # ---------------------------------------------------------------------------------------------- columns
 
 
-def _of_file(kind: pa.DataType, value: Callable[[ManifestEntry], Any]) -> Column[ManifestEntry]:
-    return lambda entries: pa.array([value(entry) for entry in entries], kind)
-
-
 def place_columns(store: Store) -> dict[str, Column[ManifestEntry]]:
     """Where files lie and how large they are: the columns that several tables have."""
     folders: dict[tuple[bytes, int], str] = {}
@@ -135,11 +134,11 @@ def place_columns(store: Store) -> dict[str, Column[ManifestEntry]]:
 
     return {
         "partition": lambda entries: braced(store, [entry.partition for entry in entries]),
-        "bucket": _of_file(pa.int32(), lambda entry: entry.bucket),
-        "file_path": _of_file(pa.string(), path),
-        "schema_id": _of_file(pa.int64(), lambda entry: entry.file.schema_id),
-        "record_count": _of_file(pa.int64(), lambda entry: entry.file.row_count),
-        "file_size_in_bytes": _of_file(pa.int64(), lambda entry: entry.file.file_size),
+        "bucket": each(pa.int32(), lambda entry: entry.bucket),
+        "file_path": texts(path),
+        "schema_id": longs(lambda entry: entry.file.schema_id),
+        "record_count": longs(lambda entry: entry.file.row_count),
+        "file_size_in_bytes": longs(lambda entry: entry.file.file_size),
     }
 
 
@@ -153,20 +152,20 @@ def _format(entry: ManifestEntry) -> str:
 def _columns(store: Store) -> dict[str, Column[ManifestEntry]]:
     return {
         **place_columns(store),
-        "file_format": _of_file(pa.string(), _format),
-        "level": _of_file(pa.int32(), lambda entry: entry.file.level),
+        "file_format": texts(_format),
+        "level": each(pa.int32(), lambda entry: entry.file.level),
         "min_key": lambda entries: _keys(store, entries, lambda entry: entry.file.min_key),
         "max_key": lambda entries: _keys(store, entries, lambda entry: entry.file.max_key),
         "null_value_counts": lambda entries: _null_counts(store, entries),
         "min_value_stats": lambda entries: _bounds(store, entries, lambda entry: entry.file.value_stats.min_values),
         "max_value_stats": lambda entries: _bounds(store, entries, lambda entry: entry.file.value_stats.max_values),
-        "min_sequence_number": _of_file(pa.int64(), lambda entry: entry.file.min_sequence_number),
-        "max_sequence_number": _of_file(pa.int64(), lambda entry: entry.file.max_sequence_number),
-        "creation_time": _of_file(pa.timestamp("ms"), lambda entry: entry.file.creation_time),
-        "deleteRowCount": _of_file(pa.int64(), lambda entry: entry.file.delete_row_count),
-        "file_source": _of_file(pa.string(), lambda entry: _source(entry.file.file_source)),
-        "first_row_id": _of_file(pa.int64(), lambda entry: entry.file.first_row_id),
-        "write_cols": _of_file(pa.list_(pa.string()), lambda entry: entry.file.write_cols),
+        "min_sequence_number": longs(lambda entry: entry.file.min_sequence_number),
+        "max_sequence_number": longs(lambda entry: entry.file.max_sequence_number),
+        "creation_time": each(pa.timestamp("ms"), lambda entry: entry.file.creation_time),
+        "deleteRowCount": longs(lambda entry: entry.file.delete_row_count),
+        "file_source": texts(lambda entry: _source(entry.file.file_source)),
+        "first_row_id": longs(lambda entry: entry.file.first_row_id),
+        "write_cols": each(pa.list_(pa.string()), lambda entry: entry.file.write_cols),
     }
 
 
@@ -322,13 +321,13 @@ def _file_indexes(store: Store, ask: Ask) -> Iterator[pa.RecordBatch]:
     places = place_columns(store)
     columns: dict[str, Column[_Index]] = {
         **{name: _of_entry(column) for name, column in places.items()},
-        "column_name": _of_index(pa.string(), lambda index: index.column),
-        "index_type": _of_index(pa.string(), lambda index: index.kind),
-        "storage_type": _of_index(pa.string(), lambda index: "EMBEDDED" if index.path is None else "FILE"),
-        "index_file_path": _of_index(pa.string(), lambda index: index.path),
-        "index_size_in_bytes": _of_index(pa.int64(), lambda index: max(index.length, 0)),
-        "index_container_size_in_bytes": _of_index(pa.int64(), lambda index: index.container),
-        "is_empty": _of_index(pa.bool_(), lambda index: index.start < 0),
+        "column_name": texts(lambda index: index.column),
+        "index_type": texts(lambda index: index.kind),
+        "storage_type": texts(lambda index: "EMBEDDED" if index.path is None else "FILE"),
+        "index_file_path": texts(lambda index: index.path),
+        "index_size_in_bytes": longs(lambda index: max(index.length, 0)),
+        "index_container_size_in_bytes": longs(lambda index: index.container),
+        "is_empty": each(pa.bool_(), lambda index: index.start < 0),
     }
     for start in range(0, len(entries), BATCH):
         found = [index for entry in entries[start : start + BATCH] for index in _indexes(store, entry)]
@@ -337,10 +336,6 @@ def _file_indexes(store: Store, ask: Ask) -> Iterator[pa.RecordBatch]:
 
 def _of_entry(column: Column[ManifestEntry]) -> Column[_Index]:
     return lambda indexes: column([index.entry for index in indexes])
-
-
-def _of_index(kind: pa.DataType, value: Callable[[_Index], Any]) -> Column[_Index]:
-    return lambda indexes: pa.array([value(index) for index in indexes], kind)
 
 
 def _indexes(store: Store, entry: ManifestEntry) -> Iterator[_Index]:

@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any
 
 from bucketlake.errors import NotFoundError
-from bucketlake.file_names import number_of
 from bucketlake.format.guard import decoding, integer, json_object
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lazy import pa
@@ -20,10 +19,14 @@ from bucketlake.ops.system.model import (
     MOMENT,
     TEXT,
     Ask,
+    Column,
     SystemTable,
     columns_table,
+    each,
     listed,
+    longs,
     shown_selection,
+    texts,
 )
 from bucketlake.ops.system.texts import hash_order
 from bucketlake.ops.table.store import Store, parallel
@@ -56,22 +59,22 @@ SNAPSHOT_FIELDS = columns_table(
 def _snapshots(store: Store, ask: Ask) -> Iterator[pa.RecordBatch]:
     ids = ask.kept(SNAPSHOT_FIELDS[0], store.snapshot_ids())
     columns = {
-        "snapshot_id": _longs(lambda found: found.id),
-        "schema_id": _longs(lambda found: found.schema_id),
-        "commit_user": _texts(lambda found: found.commit_user),
-        "commit_identifier": _longs(lambda found: found.commit_identifier),
-        "commit_kind": _texts(lambda found: found.commit_kind.value),
+        "snapshot_id": longs(lambda found: found.id),
+        "schema_id": longs(lambda found: found.schema_id),
+        "commit_user": texts(lambda found: found.commit_user),
+        "commit_identifier": longs(lambda found: found.commit_identifier),
+        "commit_kind": texts(lambda found: found.commit_kind.value),
         "commit_time": _moments(lambda found: found.time_millis),
-        "base_manifest_list": _texts(lambda found: found.base_manifest_list),
-        "delta_manifest_list": _texts(lambda found: found.delta_manifest_list),
-        "changelog_manifest_list": _texts(lambda found: found.changelog_manifest_list),
-        "total_record_count": _longs(lambda found: found.total_record_count),
-        "delta_record_count": _longs(lambda found: found.delta_record_count),
-        "changelog_record_count": _longs(lambda found: found.changelog_record_count),
-        "watermark": _longs(lambda found: found.watermark),
-        "next_row_id": _longs(lambda found: found.next_row_id),
-        "operation": _texts(lambda found: found.operation),
-        "writer_version": _texts(lambda found: found.unknown.get("writerVersion")),
+        "base_manifest_list": texts(lambda found: found.base_manifest_list),
+        "delta_manifest_list": texts(lambda found: found.delta_manifest_list),
+        "changelog_manifest_list": texts(lambda found: found.changelog_manifest_list),
+        "total_record_count": longs(lambda found: found.total_record_count),
+        "delta_record_count": longs(lambda found: found.delta_record_count),
+        "changelog_record_count": longs(lambda found: found.changelog_record_count),
+        "watermark": longs(lambda found: found.watermark),
+        "next_row_id": longs(lambda found: found.next_row_id),
+        "operation": texts(lambda found: found.operation),
+        "writer_version": texts(lambda found: found.unknown.get("writerVersion")),
     }
     for start in range(0, len(ids), BATCH):
         found = parallel(store.find_snapshot, ids[start : start + BATCH], store.manifest_threads)
@@ -79,17 +82,9 @@ def _snapshots(store: Store, ask: Ask) -> Iterator[pa.RecordBatch]:
         yield from listed(SNAPSHOT_FIELDS, ask, there, columns)
 
 
-def _longs(value: Any) -> Any:
-    return lambda items: pa.array([value(item) for item in items], pa.int64())
-
-
-def _texts(value: Any) -> Any:
-    return lambda items: pa.array([value(item) for item in items], pa.string())
-
-
-def _moments(value: Any) -> Any:
+def _moments(value: Callable[[Any], int | None]) -> Column[Any]:
     """Epoch milliseconds as local times."""
-    return lambda items: pa.array([local_time(value(item)) for item in items], pa.timestamp("ms"))
+    return each(pa.timestamp("ms"), lambda item: local_time(value(item)))
 
 
 def local_time(millis: int | None) -> datetime | None:
@@ -121,17 +116,10 @@ AGGREGATION_FIELDS = columns_table(
 )
 
 
-def schema_ids(store: Store) -> list[int]:
-    """Ids of all schemas, ascending."""
-    names = [info.name for info in store.env.storage.list(store.paths.schema_dir)]
-    numbers = [number_of(name.removeprefix("schema-")) for name in names if name.startswith("schema-")]
-    return sorted(number for number in numbers if number is not None)
-
-
 def stored_schema(store: Store, schema_id: int | None = None) -> TableSchema:
     """A schema as its file has it, without options of a handle; by default the newest."""
     if schema_id is None:
-        ids = schema_ids(store)
+        ids = store.schema_ids()
         if not ids:
             raise NotFoundError("Table not exists.", path=store.paths.root, remedy="check the path")
         schema_id = ids[-1]
@@ -140,15 +128,15 @@ def stored_schema(store: Store, schema_id: int | None = None) -> TableSchema:
 
 
 def _schemas(store: Store, ask: Ask) -> Iterator[pa.RecordBatch]:
-    ids = ask.kept(SCHEMA_FIELDS[0], schema_ids(store))
+    ids = ask.kept(SCHEMA_FIELDS[0], store.schema_ids())
     found = parallel(lambda number: stored_schema(store, number), ids, store.manifest_threads)
     columns = {
-        "schema_id": _longs(lambda schema: schema.id),
-        "fields": _texts(lambda schema: flat_json([format_field(item) for item in schema.fields])),
-        "partition_keys": _texts(lambda schema: flat_json(list(schema.partition_keys))),
-        "primary_keys": _texts(lambda schema: flat_json(list(schema.primary_keys))),
-        "options": _texts(lambda schema: flat_json(_ordered(schema.options))),
-        "comment": _texts(lambda schema: schema.comment),
+        "schema_id": longs(lambda schema: schema.id),
+        "fields": texts(lambda schema: flat_json([format_field(item) for item in schema.fields])),
+        "partition_keys": texts(lambda schema: flat_json(list(schema.partition_keys))),
+        "primary_keys": texts(lambda schema: flat_json(list(schema.primary_keys))),
+        "options": texts(lambda schema: flat_json(_ordered(schema.options))),
+        "comment": texts(lambda schema: schema.comment),
         "update_time": _moments(lambda schema: schema.time_millis),
     }
     yield from listed(SCHEMA_FIELDS, ask, found, columns)
@@ -166,7 +154,7 @@ def _ordered(options: Mapping[str, str]) -> dict[str, str]:
 def option_rows(pairs: Sequence[tuple[str, str]], ask: Ask) -> Iterator[pa.RecordBatch]:
     """Options as rows."""
     yield from listed(
-        OPTION_FIELDS, ask, pairs, {"key": _texts(lambda pair: pair[0]), "value": _texts(lambda pair: pair[1])}
+        OPTION_FIELDS, ask, pairs, {"key": texts(lambda pair: pair[0]), "value": texts(lambda pair: pair[1])}
     )
 
 
@@ -184,11 +172,11 @@ def _aggregations(store: Store, ask: Ask) -> Iterator[pa.RecordBatch]:
             functions.setdefault(parts[1], []).append(value)
             settings.setdefault(parts[1], []).append(key)
     columns = {
-        "field_name": _texts(lambda item: item.name),
-        "field_type": _texts(lambda item: type_text(item.type)),
-        "function": _texts(lambda item: f"[{', '.join(functions.get(item.name, []))}]"),
-        "function_options": _texts(lambda item: f"[{', '.join(settings.get(item.name, []))}]"),
-        "comment": _texts(lambda item: item.description),
+        "field_name": texts(lambda item: item.name),
+        "field_type": texts(lambda item: type_text(item.type)),
+        "function": texts(lambda item: f"[{', '.join(functions.get(item.name, []))}]"),
+        "function_options": texts(lambda item: f"[{', '.join(settings.get(item.name, []))}]"),
+        "comment": texts(lambda item: item.description),
     }
     yield from listed(AGGREGATION_FIELDS, ask, list[DataField](schema.fields), columns)
 
@@ -219,13 +207,13 @@ def _tags(store: Store, ask: Ask) -> Iterator[pa.RecordBatch]:
     found = parallel(store.find_tag, names, store.manifest_threads)
     there = [_Tag(name, tag) for name, tag in zip(names, found, strict=True) if tag is not None]
     columns = {
-        "tag_name": _texts(lambda tag: tag.name),
-        "snapshot_id": _longs(lambda tag: tag.snapshot.id),
-        "schema_id": _longs(lambda tag: tag.snapshot.schema_id),
+        "tag_name": texts(lambda tag: tag.name),
+        "snapshot_id": longs(lambda tag: tag.snapshot.id),
+        "schema_id": longs(lambda tag: tag.snapshot.schema_id),
         "commit_time": _moments(lambda tag: tag.snapshot.time_millis),
-        "record_count": _longs(lambda tag: tag.snapshot.total_record_count),
-        "create_time": lambda tags: pa.array([_created(store, tag) for tag in tags], pa.timestamp("ms")),
-        "time_retained": _texts(lambda tag: _retained(store, tag)),
+        "record_count": longs(lambda tag: tag.snapshot.total_record_count),
+        "create_time": each(pa.timestamp("ms"), lambda tag: _created(store, tag)),
+        "time_retained": texts(lambda tag: _retained(store, tag)),
     }
     yield from listed(TAG_FIELDS, ask, there, columns)
 
@@ -287,7 +275,7 @@ def _branched(store: Store, name: str) -> int:
 
 def _consumers(store: Store, ask: Ask) -> Iterator[pa.RecordBatch]:
     found = list(store.consumers().items())
-    columns = {"consumer_id": _texts(lambda one: one[0]), "next_snapshot_id": _longs(lambda one: one[1])}
+    columns = {"consumer_id": texts(lambda one: one[0]), "next_snapshot_id": longs(lambda one: one[1])}
     yield from listed(CONSUMER_FIELDS, ask, found, columns)
 
 
@@ -313,10 +301,10 @@ def _statistics(store: Store, ask: Ask) -> Iterator[pa.RecordBatch]:
             raise ValueError("it names no snapshot and schema")
         stats = pretty_json(found.get("colStats") or {})
     columns = {
-        "snapshot_id": _longs(lambda one: one["snapshotId"]),
-        "schema_id": _longs(lambda one: one["schemaId"]),
-        "mergedRecordCount": _longs(lambda one: one.get("mergedRecordCount")),
-        "mergedRecordSize": _longs(lambda one: one.get("mergedRecordSize")),
+        "snapshot_id": longs(lambda one: one["snapshotId"]),
+        "schema_id": longs(lambda one: one["schemaId"]),
+        "mergedRecordCount": longs(lambda one: one.get("mergedRecordCount")),
+        "mergedRecordSize": longs(lambda one: one.get("mergedRecordSize")),
         "colstat": lambda items: pa.array([stats] * len(items), pa.string()),
     }
     yield from listed(STATISTICS_FIELDS, ask, [found], columns)

@@ -40,6 +40,21 @@ FLAG = DataType(Root.BOOLEAN)
 MOMENT = DataType(Root.TIMESTAMP, precision=3)
 
 
+def each(kind: pa.DataType, value: Callable[[Any], Any]) -> Column[Any]:
+    """A column of one value an item."""
+    return lambda items: pa.array([value(item) for item in items], kind)
+
+
+def texts(value: Callable[[Any], str | None]) -> Column[Any]:
+    """A column of one text an item."""
+    return each(pa.string(), value)
+
+
+def longs(value: Callable[[Any], int | None]) -> Column[Any]:
+    """A column of one number an item."""
+    return each(pa.int64(), value)
+
+
 def columns_table(*columns: tuple[str, DataType, bool]) -> tuple[DataField, ...]:
     """Columns of a system table: name, type, whether it may be null."""
     return tuple(DataField(at, name, kind.with_nullable(null)) for at, (name, kind, null) in enumerate(columns))

@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from bucketlake.errors import InvalidError
+from bucketlake.format.row.texts import parse_value
 from bucketlake.lazy import pc
 from bucketlake.ops.system.model import Ask
 from bucketlake.ops.system.texts import cast_texts, joined, row_texts
 from bucketlake.ops.table.partitions import partition_columns
 from bucketlake.ops.table.store import Store
-from bucketlake.paths import DEFAULT_PARTITION, parse_value
+from bucketlake.paths import DEFAULT_PARTITION
 from bucketlake.predicate.tree import And, Compare, IsNull, Or, Predicate
 from bucketlake.types.model import DataField, Root
 

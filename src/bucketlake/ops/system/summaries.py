@@ -21,8 +21,11 @@ from bucketlake.ops.system.model import (
     SystemTable,
     as_of,
     columns_table,
+    each,
     listed,
+    longs,
     shown_selection,
+    texts,
 )
 from bucketlake.ops.system.partition_texts import braced, braced_condition, named, named_condition
 from bucketlake.ops.system.texts import cast_texts, row_texts
@@ -134,10 +137,10 @@ def _bucket_sums(entries: Sequence[ManifestEntry]) -> list[Sums]:
 
 
 _SUMS: dict[str, Any] = {
-    "record_count": lambda found: pa.array([sums.rows for sums in found], pa.int64()),
-    "file_size_in_bytes": lambda found: pa.array([sums.size for sums in found], pa.int64()),
-    "file_count": lambda found: pa.array([sums.files for sums in found], pa.int64()),
-    "last_update_time": lambda found: pa.array([sums.updated for sums in found], pa.timestamp("ms")),
+    "record_count": longs(lambda sums: sums.rows),
+    "file_size_in_bytes": longs(lambda sums: sums.size),
+    "file_count": longs(lambda sums: sums.files),
+    "last_update_time": each(pa.timestamp("ms"), lambda sums: sums.updated),
 }
 
 
@@ -145,8 +148,8 @@ def _partitions(store: Store, ask: Ask) -> Iterator[pa.RecordBatch]:
     store = as_of(store)
     entries, _ = entries_of(store, ask, named_condition(store, ask), beside=True)
     sums = partition_sums(entries)
-    texts = named(store, [found.partition for found in sums]).to_pylist()
-    sums = [found for _, found in sorted(zip(texts, sums, strict=True), key=lambda pair: pair[0])]
+    shown = named(store, [found.partition for found in sums]).to_pylist()
+    sums = [found for _, found in sorted(zip(shown, sums, strict=True), key=lambda pair: pair[0])]
     deleted = _deleted(store) if ask.wants("deleted_record_count") else {}
     columns = {
         **_SUMS,
@@ -155,9 +158,9 @@ def _partitions(store: Store, ask: Ask) -> Iterator[pa.RecordBatch]:
         "created_by": lambda found: pa.nulls(len(found), pa.string()),
         "updated_by": lambda found: pa.nulls(len(found), pa.string()),
         "options": lambda found: pa.nulls(len(found), pa.string()),
-        "total_buckets": lambda found: pa.array([one.total_buckets for one in found], pa.int32()),
-        "done": lambda found: pa.array([False] * len(found)),
-        "deleted_record_count": lambda found: pa.array([deleted.get(one.partition, 0) for one in found], pa.int64()),
+        "total_buckets": each(pa.int32(), lambda one: one.total_buckets),
+        "done": each(pa.bool_(), lambda one: False),
+        "deleted_record_count": longs(lambda one: deleted.get(one.partition, 0)),
     }
     yield from listed(PARTITION_FIELDS, ask, sums, columns)
 
@@ -180,12 +183,12 @@ def _buckets(store: Store, ask: Ask) -> Iterator[pa.RecordBatch]:
     store = as_of(store)
     entries, _ = entries_of(store, ask, braced_condition(store, ask), pending=True)
     sums = _bucket_sums(entries)
-    texts = braced(store, [found.partition for found in sums]).to_pylist()
-    ordered = sorted(zip(texts, sums, strict=True), key=lambda pair: (pair[0], pair[1].bucket))
+    shown = braced(store, [found.partition for found in sums]).to_pylist()
+    ordered = sorted(zip(shown, sums, strict=True), key=lambda pair: (pair[0], pair[1].bucket))
     columns = {
         **_SUMS,
         "partition": lambda found: braced(store, [one.partition for one in found]),
-        "bucket": lambda found: pa.array([one.bucket for one in found], pa.int32()),
+        "bucket": each(pa.int32(), lambda one: one.bucket),
     }
     yield from listed(BUCKET_FIELDS, ask, [found for _, found in ordered], columns)
 
@@ -204,19 +207,16 @@ def _manifests(store: Store, ask: Ask) -> Iterator[pa.RecordBatch]:
         columns = decode_columns(rows, types, range(len(types)))
         return row_texts([cast_texts(c, kind) for c, kind in zip(columns, types, strict=True)], len(files))
 
-    def numbers(value: Any) -> Any:
-        return lambda files: pa.array([value(file) for file in files], pa.int64())
-
     columns = {
-        "file_name": lambda files: pa.array([file.file_name for file in files], pa.string()),
-        "file_size": numbers(lambda file: file.file_size),
-        "num_added_files": numbers(lambda file: file.num_added_files),
-        "num_deleted_files": numbers(lambda file: file.num_deleted_files),
-        "schema_id": numbers(lambda file: file.schema_id),
+        "file_name": texts(lambda file: file.file_name),
+        "file_size": longs(lambda file: file.file_size),
+        "num_added_files": longs(lambda file: file.num_added_files),
+        "num_deleted_files": longs(lambda file: file.num_deleted_files),
+        "schema_id": longs(lambda file: file.schema_id),
         "min_partition_stats": lambda files: bound(files, True),
         "max_partition_stats": lambda files: bound(files, False),
-        "min_row_id": numbers(lambda file: file.min_row_id),
-        "max_row_id": numbers(lambda file: file.max_row_id),
+        "min_row_id": longs(lambda file: file.min_row_id),
+        "max_row_id": longs(lambda file: file.max_row_id),
     }
     yield from listed(MANIFEST_FIELDS, ask, found, columns, ("schema_id", "file_name"))
 
@@ -225,24 +225,21 @@ def _table_indexes(store: Store, ask: Ask) -> Iterator[pa.RecordBatch]:
     store = as_of(store)
     found = store.index_manifest(shown_selection(store).snapshot)
 
-    def array(kind: pa.DataType, value: Any) -> Any:
-        return lambda entries: pa.array([value(entry) for entry in entries], kind)
-
     def of_global(key: str) -> Any:
         return lambda entry: (entry.file.global_index or {}).get(key)
 
     columns = {
         "partition": lambda entries: braced(store, [entry.partition for entry in entries]),
-        "bucket": array(pa.int32(), lambda entry: entry.bucket),
-        "index_type": array(pa.string(), lambda entry: entry.file.index_type),
-        "file_name": array(pa.string(), lambda entry: entry.file.file_name),
-        "file_size": array(pa.int64(), lambda entry: entry.file.file_size),
-        "row_count": array(pa.int64(), lambda entry: entry.file.row_count),
-        "dv_ranges": array(arrow_type(INDEX_FIELDS[6].type), _vectors),
-        "row_range_start": array(pa.int64(), of_global("_ROW_RANGE_START")),
-        "row_range_end": array(pa.int64(), of_global("_ROW_RANGE_END")),
-        "index_field_id": array(pa.int32(), of_global("_INDEX_FIELD_ID")),
-        "index_field_name": array(pa.string(), lambda entry: _indexed_names(store, entry)),
+        "bucket": each(pa.int32(), lambda entry: entry.bucket),
+        "index_type": texts(lambda entry: entry.file.index_type),
+        "file_name": texts(lambda entry: entry.file.file_name),
+        "file_size": longs(lambda entry: entry.file.file_size),
+        "row_count": longs(lambda entry: entry.file.row_count),
+        "dv_ranges": each(arrow_type(INDEX_FIELDS[6].type), _vectors),
+        "row_range_start": longs(of_global("_ROW_RANGE_START")),
+        "row_range_end": longs(of_global("_ROW_RANGE_END")),
+        "index_field_id": each(pa.int32(), of_global("_INDEX_FIELD_ID")),
+        "index_field_name": texts(lambda entry: _indexed_names(store, entry)),
     }
     yield from listed(INDEX_FIELDS, ask, found, columns)
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from bucketlake.errors import InvalidError
 from bucketlake.format.row.binary_row import typed_value
+from bucketlake.format.row.texts import cast_text, internal_text
 from bucketlake.lazy import pa, pc
-from bucketlake.paths import cast_text, internal_text
 from bucketlake.types.model import DataType, Root
 
 __all__ = ["cast_texts", "hash_order", "internal_texts", "joined", "list_texts", "map_texts", "row_texts", "utf16"]

@@ -29,6 +29,11 @@ def entry_key(entry: ManifestEntry) -> EntryKey:
     )
 
 
+def entry_name(entry: ManifestEntry) -> tuple[bytes, int, str]:
+    """What tells a file from others, whatever its level."""
+    return entry.partition, entry.bucket, entry.file.file_name
+
+
 def bucket_key(entry: ManifestEntry) -> BucketKey:
     """The bucket that an entry belongs to."""
     return entry.partition, entry.bucket

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bucketlake.format.metadata.manifest import ManifestFile, SimpleStats
-from bucketlake.format.row.binary_row import decode_row, encode_row, with_arity_header, without_arity_header
+from bucketlake.format.row.binary_row import decode_row, serialized, without_arity_header
 from bucketlake.format.row.order import NULL, Rank, ranked_row
 from bucketlake.types.model import DataType, Root
 
@@ -31,11 +31,7 @@ def partition_stats(partitions: Iterable[bytes], types: Sequence[DataType]) -> S
         mins.append(decode_row(rows[min(known)[1]], types)[index] if known else None)
         maxs.append(decode_row(rows[max(known)[1]], types)[index] if known else None)
         nulls.append(sum(n for rank, n in zip(ranks, counts.values(), strict=True) if rank[index] is NULL))
-    return SimpleStats(_row(mins, types), _row(maxs, types), tuple(nulls))
-
-
-def _row(values: Sequence[Any], types: Sequence[DataType]) -> bytes:
-    return with_arity_header(encode_row(values, types), len(types))
+    return SimpleStats(serialized(mins, types), serialized(maxs, types), tuple(nulls))
 
 
 def may_hold(manifest: ManifestFile, partitions: Iterable[bytes], types: Sequence[DataType]) -> bool:

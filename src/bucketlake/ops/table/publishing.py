@@ -6,20 +6,17 @@ Spec: docs/catalogs.md#commits
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from bucketlake.env.keeper import Publication
 from bucketlake.env.new_file import put_new
-from bucketlake.ops.table.store import MAIN, Store
+from bucketlake.errors import StorageError
+from bucketlake.ops.table.store import Store
 from bucketlake.schema.change import SchemaChange
 from bucketlake.schema.schema import TableSchema
 
 Statistics = Callable[[], Sequence[Mapping[str, Any]]]
-
-
-def branch_of(store: Store) -> str:
-    """The branch that a store is of, "main" for the main one."""
-    return str(store.paths.options.get("branch", MAIN))
 
 
 def publish(store: Store, path: str, data: bytes, base: str | None, statistics: Statistics) -> bool:
@@ -31,7 +28,7 @@ def publish(store: Store, path: str, data: bytes, base: str | None, statistics: 
     keeper = store.env.keeper
     if keeper is None:
         return store.env.storage.put_if_absent(path, data)
-    return keeper.publish(store.env.storage, Publication(path, data, branch_of(store), base, statistics))
+    return keeper.publish(store.env.storage, Publication(path, data, store.branch_name, base, statistics))
 
 
 def publish_schema(store: Store, schema: TableSchema) -> bool:
@@ -40,6 +37,12 @@ def publish_schema(store: Store, schema: TableSchema) -> bool:
     if keeper is None:
         return put_new(store.env.storage, path, schema.encode())
     return keeper.put_schema(store.env.storage, path, schema.encode())
+
+
+def write_hint(store: Store, path: str, number: int) -> None:
+    """Say in a hint which snapshot or changelog is first or last, best effort: readers do without."""
+    with suppress(StorageError):
+        store.env.storage.write(path, str(number).encode())
 
 
 def is_managed(store: Store) -> bool:
@@ -52,7 +55,7 @@ def by_catalog(store: Store, operation: str, **given: Any) -> bool:
     keeper = store.env.keeper
     if keeper is None or not keeper.manages:
         return False
-    keeper.call(operation, branch_of(store), **given)
+    keeper.call(operation, store.branch_name, **given)
     return True
 
 

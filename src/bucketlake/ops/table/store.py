@@ -10,36 +10,38 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from bucketlake.env.env import Env
-from bucketlake.env.storage import FileInfo
+from bucketlake.env.storage import FileInfo, Storage
 from bucketlake.errors import ConflictError, CorruptError, NotFoundError, StorageError
-from bucketlake.file_names import check_names, fault_of_path, number_of
-from bucketlake.format.guard import check_size, decoding, integer, json_object
-from bucketlake.format.index.index_manifest import IndexEntry, decode_index_manifest
-from bucketlake.format.metadata.manifest import (
-    DataFile,
-    FileKind,
-    FileRef,
-    ManifestEntry,
-    ManifestFile,
-    decode_manifest,
-    decode_manifest_list,
-)
-from bucketlake.format.metadata.manifest_columns import decode_columns, decode_refs
+from bucketlake.file_names import number_of
+from bucketlake.format.guard import decoding, integer, json_object
+from bucketlake.format.index.index_manifest import IndexEntry
+from bucketlake.format.metadata.manifest import FileRef, ManifestEntry, ManifestFile
 from bucketlake.format.metadata.snapshot import Snapshot, decode_snapshot
-from bucketlake.format.row.binary_rows import check_rows
 from bucketlake.lazy import futures
-from bucketlake.ops.table.cache import Cache
+from bucketlake.ops.table.decoded import (
+    CACHE,
+    check_counts,
+    identity,
+    index_entries,
+    is_kept,
+    kept,
+    manifest_entries,
+    manifest_files,
+    manifest_refs,
+    while_unchanged,
+)
 from bucketlake.ops.table.remedies import tag_remedy
 from bucketlake.options.options import TableOptions
 from bucketlake.paths import TablePaths
 from bucketlake.schema.schema import TableSchema
 from bucketlake.values import dataclass
 
-MAIN = "main"
 FIRST_SNAPSHOT_ID = 1
 HINT_BYTES = 64  # a hint holds a number: what is longer is none
 MAX_PROBES = 16  # a hint further behind than this costs less by listing
@@ -48,14 +50,9 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-MANIFEST_ENTRIES = 400_000  # about 1 KB each
-MANIFEST_CALLS = 20_000  # five plans of a table with as many manifests as fit; about 100 small commits
-_CACHE = Cache(MANIFEST_ENTRIES, MANIFEST_CALLS)
-
-
 def clear_cache() -> None:
     """Forget every decoded manifest of this process (tests, benchmarks)."""
-    _CACHE.clear()
+    CACHE.clear()
 
 
 def parallel(action: Callable[[T], R], items: Sequence[T], threads: int | None = None) -> list[R]:
@@ -97,18 +94,23 @@ class Store:
         """The same table with other options laid over its own, unchecked; None takes a key away."""
         return self.with_schema(replace(self.schema, options=self.options.with_(extra).raw))
 
+    @property
+    def branch_name(self) -> str:
+        """The branch that this handle is of."""
+        return self.paths.branch_name
+
     # ---- snapshots
 
     def latest_snapshot(self) -> Snapshot | None:
         """The newest snapshot, None for a table without one. Where a catalog manages the table, it is asked."""
         if (keeper := self.env.keeper) is not None and keeper.manages:
-            data = keeper.newest(self.paths.options.get("branch", MAIN))
-            return None if data is None else decode_snapshot(data, self._snapshot_dir)
+            data = keeper.newest(self.branch_name)
+            return None if data is None else decode_snapshot(data, self.paths.snapshot_dir)
         for _ in range(3):
             found = self._latest_from_hint() or self._edge_by_listing(max)
             if found is not None or not self.snapshot_ids():
                 return found
-        raise StorageError("snapshots vanish while they are looked up", path=self._snapshot_dir)
+        raise StorageError("snapshots vanish while they are looked up", path=self.paths.snapshot_dir)
 
     def latest_snapshot_id(self) -> int | None:
         """The newest snapshot's id, None for a table without one."""
@@ -125,7 +127,7 @@ class Store:
             found = self._edge_by_listing(min)
             if found is not None or not self.snapshot_ids():
                 return found
-        raise StorageError("snapshots vanish while they are looked up", path=self._snapshot_dir)
+        raise StorageError("snapshots vanish while they are looked up", path=self.paths.snapshot_dir)
 
     def find_snapshot(self, snapshot_id: int) -> Snapshot | None:
         """The snapshot, or None if it does not exist (never did, or has expired)."""
@@ -156,10 +158,10 @@ class Store:
 
     def snapshot_ids(self) -> list[int]:
         """Ids of all snapshots, ascending."""
-        return self._ids(self._snapshot_dir, "snapshot-")
+        return self._ids(self.paths.snapshot_dir, "snapshot-")
 
     def _ids(self, folder: str, prefix: str) -> list[int]:
-        return _numbers(self.env.storage.list(folder), prefix)
+        return numbers_of(self.env.storage.list(folder), prefix)
 
     def snapshots(self, *, newest_first: bool = False) -> Iterator[Snapshot]:
         """All snapshots by id; those that expire meanwhile are left out."""
@@ -172,18 +174,12 @@ class Store:
     def snapshots_after(self, snapshot_id: int) -> list[Snapshot]:
         """Those with greater ids, ascending, that do not expire meanwhile. Each is read once a process, as long as its
         file's size and time stay."""
-        listed = self.env.storage.list(self._snapshot_dir)
-        names = {f"snapshot-{number}": number for number in _numbers(listed, "snapshot-") if number > snapshot_id}
+        listed = self.env.storage.list(self.paths.snapshot_dir)
+        names = {f"snapshot-{number}": number for number in numbers_of(listed, "snapshot-") if number > snapshot_id}
         infos = [info for info in listed if info.name in names]
 
         def read(info: FileInfo) -> Snapshot | None:
-            key = (_identity(self.env.storage), info.path, info.size, info.modified_millis)
-            found = cast("Snapshot | None", _CACHE.get(key) if info.modified_millis else None)
-            if found is None:
-                found = self.find_snapshot(names[info.name])
-                if found is not None:
-                    _CACHE.put(key, 1, found)
-            return found
+            return while_unchanged(self.env.storage, info, lambda: self.find_snapshot(names[info.name]))
 
         found = parallel(read, sorted(infos, key=lambda info: names[info.name]), self.manifest_threads)
         return [snapshot for snapshot in found if snapshot is not None]
@@ -250,21 +246,9 @@ class Store:
         for info in self.env.storage.list(self.paths.consumer_dir):
             name = info.name.removeprefix("consumer-")
             if name != info.name and not info.is_dir:
-                following = self._next_snapshot(info.path)
-                if following is not None:
-                    found[name] = following
+                with suppress(NotFoundError):
+                    found[name] = next_snapshot(self.env.storage, info.path)
         return dict(sorted(found.items()))
-
-    def _next_snapshot(self, path: str) -> int | None:
-        try:
-            data = self.env.storage.read(path)
-        except NotFoundError:
-            return None
-        with decoding("not a consumer", path):
-            following: Any = json_object(data).get("nextSnapshot")
-            if not integer(following):
-                raise ValueError(f"nextSnapshot is {following!r:.100}")
-            return int(following)
 
     def branches(self) -> list[str]:
         """Names of all branches but the main one, sorted."""
@@ -310,10 +294,7 @@ class Store:
             name = info.name.removeprefix("tag-")
             if info.is_dir or name in ("", info.name):
                 continue
-            key = (_identity(self.env.storage), info.path, info.size, info.modified_millis)
-            tag = cast("Snapshot | None", _CACHE.get(key) if info.modified_millis else None)
-            if tag is None and (tag := self.find_tag(name)) is not None:
-                _CACHE.put(key, 1, tag)
+            tag = while_unchanged(self.env.storage, info, partial(self.find_tag, name))
             if tag is not None:
                 found[name] = tag
         return found
@@ -333,6 +314,10 @@ class Store:
             cached = TableSchema.decode(self.env.storage.read(path), path, schema_id)
             self._schemas[schema_id] = cached
         return cached
+
+    def schema_ids(self) -> list[int]:
+        """Ids of all schemas, ascending."""
+        return self._ids(self.paths.schema_dir, "schema-")
 
     def dynamic_options(self) -> dict[str, str]:
         """The options of this handle that its stored schema has not, or has otherwise."""
@@ -379,26 +364,32 @@ class Store:
 
     def manifest_list(self, name: str, size: int | None = None) -> tuple[ManifestFile, ...]:
         """The manifests that a manifest list names, cached. `size`: its bytes, where they are recorded."""
-        return self._cached(self.paths.manifest(name), _manifest_files, size)
+        return kept(self.env.storage, self.paths.manifest(name), manifest_files, size)
 
     def manifest(self, file: ManifestFile | str) -> tuple[ManifestEntry, ...]:
         """The entries of a manifest, cached. CorruptError where they are not as many as its list says, or its file is
         not as long; a mere name is not checked."""
         if isinstance(file, str):
-            return self._cached(self.paths.manifest(file), self._entries)
+            return kept(self.env.storage, self.paths.manifest(file), self._entries)
         path = self.paths.manifest(file.file_name)
-        found = self._cached(path, self._entries, file.file_size)
-        _check_counts(file, sum(entry.kind == FileKind.ADD for entry in found), len(found), path)
+        found = kept(self.env.storage, path, self._entries, file.file_size)
+        check_counts(file, [entry.kind for entry in found], path)
         return found
 
     def refs(self, file: ManifestFile, keep: bool = False) -> tuple[FileRef, ...]:
         """As `manifest`, but only what finds the files, which is less work. `keep`: cached, too."""
         path = self.paths.manifest(file.file_name)
-        if (_identity(self.env.storage), path) in _CACHE:
+        if is_kept(self.env.storage, path):
             return tuple(map(FileRef.of, self.manifest(file)))
-        found = self._cached(path, self._refs, file.file_size, 4 if keep else None)
-        _check_counts(file, sum(ref.kind == FileKind.ADD for ref in found), len(found), path)
+        found = kept(self.env.storage, path, self._refs, file.file_size, 4 if keep else None)
+        check_counts(file, [ref.kind for ref in found], path)
         return found
+
+    def _entries(self, data: bytes, path: str) -> tuple[ManifestEntry, ...]:
+        return manifest_entries(data, path, self.schema, self.schema_of)
+
+    def _refs(self, data: bytes, path: str) -> tuple[FileRef, ...]:
+        return manifest_refs(data, path, self.schema, self.schema_of)
 
     def manifests(self, files: Sequence[ManifestFile]) -> list[tuple[ManifestEntry, ...]]:
         """The entries of several manifests, read in parallel, in order."""
@@ -406,11 +397,11 @@ class Store:
 
     def schemas_in(self, file: ManifestFile, entries: Iterable[ManifestEntry]) -> frozenset[int]:
         """Ids of the schemas that the files of a manifest, which has these entries, were written with, cached."""
-        key = (_identity(self.env.storage), self.paths.manifest(file.file_name), "schemas")
-        found = _CACHE.get(key)
+        key = (identity(self.env.storage), self.paths.manifest(file.file_name), "schemas")
+        found = CACHE.get(key)
         if found is None:
             found = frozenset(entry.file.schema_id for entry in entries)
-            _CACHE.put(key, 1, found)
+            CACHE.put(key, 1, found)
         return cast("frozenset[int]", found)
 
     def data_manifests(self, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
@@ -436,75 +427,14 @@ class Store:
         """The entries of an index manifest, cached; empty for None."""
         if name is None:
             return ()
-        return self._cached(self.paths.manifest(name), _index_entries)
+        return kept(self.env.storage, self.paths.manifest(name), index_entries)
 
     @property
     def manifest_threads(self) -> int | None:
         """Option `scan.manifest.parallelism`; None: by the number of cores."""
         return cast("int | None", self.options.get("scan.manifest.parallelism"))
 
-    def _cached(
-        self,
-        path: str,
-        decode: Callable[[bytes, str], tuple[T, ...]],
-        size: int | None = None,
-        share: int | None = 1,
-    ) -> tuple[T, ...]:
-        """A decoded file. `size`: the bytes that it must have; None, 0 and -1 say that they are not known. `share`: how
-        many of its items weigh as much as an entry of a manifest; None: it is not kept."""
-        key = (_identity(self.env.storage), path, *((share,) if share != 1 else ()))
-        cached = _CACHE.get(key)
-        if cached is None:
-            data = self.env.storage.read(path)
-            check_size(path, len(data), size)
-            cached = len(data), decode(data, path)
-            if share is not None:
-                _CACHE.put(key, len(cached[1]) // share + 1, cached)
-        check_size(path, cached[0], size)
-        return cast("tuple[T, ...]", cached[1])
-
-    def _refs(self, data: bytes, path: str) -> tuple[FileRef, ...]:
-        fast = decode_refs(data, path)
-        if fast is None:
-            return tuple(map(FileRef.of, self._entries(data, path)))
-        with decoding("not a manifest", path):
-            check_rows(list({ref.partition for ref in fast}), [item.type for item in self.schema.partition_fields])
-        _check_entries(fast, path)
-        return tuple(fast)
-
-    def _entries(self, data: bytes, path: str) -> tuple[ManifestEntry, ...]:
-        fast = decode_columns(data, path)
-        entries = tuple(decode_manifest(data, path) if fast is None else fast)
-        with decoding("not a manifest", path):
-            check_rows(list({e.partition for e in entries}), [item.type for item in self.schema.partition_fields])
-            if self.schema.primary_keys:
-                self._check_keys(entries)
-        _check_entries([entry.file for entry in entries], path)
-        return entries
-
-    def _check_keys(self, entries: Sequence[ManifestEntry]) -> None:
-        """Keys are those of this schema, or of a table that was replaced: of the schema a file was written with."""
-        try:
-            _check_keys(entries, self.schema)
-        except CorruptError:
-            by_schema: dict[int, list[ManifestEntry]] = {}
-            for entry in entries:
-                by_schema.setdefault(entry.file.schema_id, []).append(entry)
-            if set(by_schema) == {self.schema.id}:
-                raise
-            for schema_id, own in by_schema.items():
-                try:
-                    written = self.schema_of(schema_id)
-                except NotFoundError:
-                    written = self.schema
-                if written.primary_keys:
-                    _check_keys(own, written)
-
     # ---- finding the ends
-
-    @property
-    def _snapshot_dir(self) -> str:
-        return self.paths.snapshot(FIRST_SNAPSHOT_ID).rsplit("/", 1)[0]
 
     def hint(self, path: str) -> int | None:
         """The id in a hint, which may be wrong; None for one that is absent or unreadable."""
@@ -531,53 +461,20 @@ class Store:
         return self.find_snapshot(choose(ids)) if ids else None
 
 
-def _numbers(infos: Iterable[FileInfo], prefix: str) -> list[int]:
+def numbers_of(infos: Iterable[FileInfo], prefix: str) -> list[int]:
     """The numbers behind a prefix in the names of files, ascending."""
     found = [number_of(info.name.removeprefix(prefix)) for info in infos if info.name.startswith(prefix)]
     return sorted(number for number in found if number is not None)
 
 
-def _check_keys(entries: Sequence[ManifestEntry], schema: TableSchema) -> None:
-    keys = [key for entry in entries for key in (entry.file.min_key, entry.file.max_key)]
-    check_rows(keys, [item.type for item in schema.key_fields])
-
-
-def _check_entries(files: Sequence[DataFile] | Sequence[FileRef], path: str) -> None:
-    check_names([file.file_name for file in files], path)
-    check_names([name for file in files for name in file.extra_files or ()], path)
-    _check_external([file.external_path for file in files if file.external_path is not None], path)
-
-
-def _check_counts(file: ManifestFile, added: int, found: int, path: str) -> None:
-    if (added, found - added) != (file.num_added_files, file.num_deleted_files):
-        raise CorruptError(
-            "a manifest has other entries than its manifest list says",
-            path=path,
-            added=added,
-            deleted=found - added,
-            expected=f"{file.num_added_files} and {file.num_deleted_files}",
-        )
-
-
-def _manifest_files(data: bytes, path: str) -> tuple[ManifestFile, ...]:
-    files = tuple(decode_manifest_list(data, path))
-    check_names([file.file_name for file in files], path)
-    return files
-
-
-def _index_entries(data: bytes, path: str) -> tuple[IndexEntry, ...]:
-    entries = tuple(decode_index_manifest(data, path))
-    check_names([entry.file.file_name for entry in entries], path)
-    _check_external([entry.file.external_path for entry in entries if entry.file.external_path is not None], path)
-    return entries
-
-
-def _check_external(paths: Sequence[str], source: str) -> None:
-    """Which folders a table's files may lie in `TablePaths` says; that a path leads where it says, is said here."""
-    for path in paths:
-        fault = fault_of_path(path)
-        if fault is not None:
-            raise CorruptError("a file names what is no path", path=source, name=repr(path), reason=fault)
+def next_snapshot(storage: Storage, path: str) -> int:
+    """The snapshot that the consumer in a file reads next. NotFoundError, CorruptError."""
+    data = storage.read(path)
+    with decoding("not a consumer", path):
+        following: Any = json_object(data).get("nextSnapshot")
+        if not integer(following):
+            raise ValueError(f"nextSnapshot is {following!r:.100}")
+        return int(following)
 
 
 def _own(snapshot: Snapshot, snapshot_id: int, path: str) -> Snapshot:
@@ -590,11 +487,3 @@ def _own(snapshot: Snapshot, snapshot_id: int, path: str) -> Snapshot:
             remedy="remove the file, or restore it",
         )
     return snapshot
-
-
-def _identity(storage: Any) -> Any:
-    try:
-        hash(storage)
-    except TypeError:
-        return (type(storage).__qualname__, repr(storage))
-    return storage

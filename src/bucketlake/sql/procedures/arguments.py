@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
+from bucketlake.ops.scan.partition_choice import parse_specs
 from bucketlake.sql.procedures.registry import PAIRS, Arguments
 from bucketlake.sql.text import names
 
@@ -47,6 +48,13 @@ def pairs_of(text: str) -> dict[str, str]:
             raise InvalidError("not an option", text=pair, remedy="write map('key', 'value')")
         found[key.strip()] = value
     return found
+
+
+def check_choice(given: Arguments) -> None:
+    """InvalidError unless partitions are chosen in one way alone, by texts that can be read."""
+    if "partitions" in given and "where" in given:
+        raise InvalidError("partitions and where cannot be used together.")
+    parse_specs(given.get("partitions", ""))
 
 
 def whole_number(given: Arguments, name: str) -> int | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from bucketlake.errors import InvalidError
 from bucketlake.ops.scan.partition_choice import parse_specs
 from bucketlake.options.options import parse_duration
-from bucketlake.sql.procedures.arguments import flag, parse_options, table_of
+from bucketlake.sql.procedures.arguments import check_choice, flag, parse_options, table_of
 from bucketlake.sql.procedures.registry import (
     DONE,
     OPTIONS,
@@ -59,8 +59,7 @@ def _compact(lake: Lake, given: Arguments) -> Rows:
 
 
 def _check_choice(given: Arguments) -> None:
-    if "partitions" in given and "where" in given:
-        raise InvalidError("partitions and where cannot be used together.")
+    check_choice(given)
     parse_options(given.get("options", ""))
 
 

@@ -11,7 +11,7 @@ from bucketlake.ops.scan.partition_choice import chosen_partitions, parse_specs
 from bucketlake.predicate.parse import parse_where
 from bucketlake.spark.maintain.compaction import run_indexing
 from bucketlake.spark.write import writer
-from bucketlake.sql.procedures.arguments import table_name, table_of
+from bucketlake.sql.procedures.arguments import check_choice, table_name, table_of
 from bucketlake.sql.procedures.registry import DONE, TABLE, Argument, Arguments, Procedure, Rows
 from bucketlake.types.instants import LEGACY_TIMESTAMPS
 from bucketlake.types.model import type_text
@@ -22,12 +22,6 @@ if TYPE_CHECKING:
 
 _PLACES = ("path", "branch")  # options that say where a table lies
 _STORED = {LEGACY_TIMESTAMPS: False}  # values are copied as they are stored
-
-
-def _check_index(given: Arguments) -> None:
-    if "partitions" in given and "where" in given:
-        raise InvalidError("partitions and where cannot be used together.")
-    parse_specs(given.get("partitions", ""))
 
 
 def _rewrite_index(lake: Lake, given: Arguments) -> Rows:
@@ -107,7 +101,7 @@ PROCEDURES = (
         ),
         _rewrite_index,
         "written_partitions int not null, written_indexes int not null",
-        _check_index,
+        check_choice,
         flink=("table", "partitions"),
     ),
 )

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bucketlake.errors import InvalidError
-from bucketlake.ops.scan.partition_choice import parse_specs
 from bucketlake.spark.maintain.reformat import rewrite
-from bucketlake.sql.procedures.arguments import flag, parse_options, table_of
+from bucketlake.sql.procedures.arguments import check_choice, flag, parse_options, table_of
 from bucketlake.sql.procedures.registry import OPTIONS, PARTITIONS, TABLE, WHERE, Argument, Arguments, Procedure, Rows
 
 if TYPE_CHECKING:
@@ -18,9 +16,7 @@ if TYPE_CHECKING:
 
 
 def _check(given: Arguments) -> None:
-    if "partitions" in given and "where" in given:
-        raise InvalidError("partitions and where cannot be used together.")
-    parse_specs(given.get("partitions", ""))
+    check_choice(given)
     parse_options(given.get("options", ""))
 
 

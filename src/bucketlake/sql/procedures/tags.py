@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError, NotFoundError
@@ -13,6 +14,7 @@ from bucketlake.sql.procedures.registry import DONE, RETAINED, TABLE, Argument, 
 
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
+    from bucketlake.spark.table import LakeTable
 
 _TAG = Argument("tag", "the tag's name", required=True)
 _SNAPSHOT = Argument("snapshot", "the id of the snapshot; the newest if left out", "bigint")
@@ -62,24 +64,31 @@ def _from_timestamp(lake: Lake, given: Arguments) -> Rows:
     if millis is None:
         raise InvalidError("sys.create_tag_from_timestamp needs arguments", missing=["timestamp"])
     table = table_of(lake, given)
-    later = [one for one in table.snapshots() if one.time_millis >= millis][:1]
-    tagged = sorted(table.tags().values(), key=lambda one: one.id)
-    later += [one for one in tagged if one.time_millis >= millis][:1]
-    if not later:
+    found = _first(table, lambda one: one.time_millis, millis)
+    if found is None:
         raise NotFoundError(f"Could not find any snapshot whose commit-time later than {millis}.", table=table.name)
-    return _tagged(lake, given, min(later, key=lambda one: one.time_millis))
+    return _tagged(lake, given, found)
 
 
 def _from_watermark(lake: Lake, given: Arguments) -> Rows:
     """The first snapshot whose watermark is at or after one, or the first tag's where that is earlier."""
     mark = whole_number(given, "watermark") or 0
     table = table_of(lake, given)
-    later = [one for one in table.snapshots() if one.watermark is not None and one.watermark >= mark][:1]
-    tagged = sorted(table.tags().values(), key=lambda one: one.id)
-    later += [one for one in tagged if one.watermark is not None and one.watermark >= mark][:1]
-    if not later:
+    found = _first(table, lambda one: one.watermark, mark)
+    if found is None:
         raise NotFoundError(f"Could not find any snapshot whose watermark later than {mark}.", table=table.name)
-    return _tagged(lake, given, min(later, key=lambda one: one.watermark or 0))
+    return _tagged(lake, given, found)
+
+
+def _first(table: LakeTable, mark_of: Callable[[Snapshot], int | None], least: int) -> Snapshot | None:
+    """The first snapshot with such a mark, or the first tag's where its mark is less."""
+
+    def reaches(one: Snapshot) -> bool:
+        return (mark := mark_of(one)) is not None and mark >= least
+
+    tagged = sorted(table.tags().values(), key=lambda one: one.id)
+    found = [*filter(reaches, table.snapshots())][:1] + [*filter(reaches, tagged)][:1]
+    return min(found, key=lambda one: mark_of(one) or 0, default=None)
 
 
 def _tagged(lake: Lake, given: Arguments, found: Snapshot) -> Rows:

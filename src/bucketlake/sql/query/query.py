@@ -31,7 +31,7 @@ from bucketlake.sql.query.pushdown import Parsed, Proof, Settings, Source, parse
 from bucketlake.sql.query.retold import remember
 from bucketlake.sql.query.top import WORTH_ROWS, bounded, top
 from bucketlake.sql.query.travel import FOLLOWS, Travel, session_options, travels
-from bucketlake.sql.query.tree import visible_ctes
+from bucketlake.sql.query.tree import is_cte, named_tables
 from bucketlake.sql.query.unknown import explained
 from bucketlake.sql.query.views import view_pieces
 from bucketlake.sql.text import names, text
@@ -355,21 +355,11 @@ def _of_call(lake: Lake, call: Call, node: exp.Table | None) -> Reference:
 
 
 def _from_tree(lake: Lake, tree: exp.Expr, called: Mapping[int, Call]) -> Iterator[Reference]:
-    for node in tree.find_all(exp.Table):
-        parts = [part for part in node.parts if isinstance(part, exp.Identifier)]
-        if len(parts) != len(node.parts) or not parts or not all("start" in part.meta for part in parts):
-            continue
-        if node.find_ancestor(exp.Hint) is not None:
-            continue  # BROADCAST(t): a name of the query, and its place counts from the hint
-        if parts[0].meta["start"] in called:
-            yield _of_call(lake, called[parts[0].meta["start"]], node)
-            continue
-        if len(parts) == 1 and parts[0].name.lower() in visible_ctes(node):
-            continue
-        name = names.find(lake, tuple(part.name for part in parts))
-        if name is not None:
-            end = parts[-1].meta["end"] + 1
-            yield Reference(name, parts[0].meta["start"], end, end, node)
+    for node, parts, start, end in named_tables(tree):
+        if start in called:
+            yield _of_call(lake, called[start], node)
+        elif not is_cte(node, parts) and (name := names.find(lake, parts)) is not None:
+            yield Reference(name, start, end, end, node)
 
 
 def _from_tokens(lake: Lake, statement: str, called: Mapping[int, Call]) -> Iterator[Reference]:

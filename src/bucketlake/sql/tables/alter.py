@@ -26,7 +26,8 @@ from bucketlake.sql.tables.ddl import accept_database, partition_spec
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.text import Cursor
-from bucketlake.types.model import DataType, Dialect, parse_type_text
+from bucketlake.types.model import DataType
+from bucketlake.types.parse import Dialect, parse_type_text
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:

@@ -51,7 +51,7 @@ def read_view(statement: str) -> ViewText:
     cursor.expect("VIEW")
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     parts = cursor.name()
-    columns = cursor.bracketed(lambda: _column(cursor)) if cursor.sees("(") else []
+    columns = cursor.bracketed(lambda: view_column(cursor)) if cursor.sees("(") else []
     comment: str | None = None
     options: dict[str, str] = {}
     while not cursor.sees("AS"):
@@ -67,7 +67,8 @@ def read_view(statement: str) -> ViewText:
     return ViewText(parts, cursor.rest().strip(), tuple(columns), comment, options, replaces, if_not_exists)
 
 
-def _column(cursor: Cursor) -> tuple[str, str | None]:
+def view_column(cursor: Cursor) -> tuple[str, str | None]:
+    """A column of a view, and its comment."""
     name = cursor.identifier()
     return name, cursor.string() if cursor.accept("COMMENT") else None
 

@@ -6,7 +6,8 @@ from dataclasses import field
 
 from bucketlake.errors import UnsupportedError
 from bucketlake.sql.text.text import Cursor
-from bucketlake.types.model import DataType, Dialect, parse_type_text
+from bucketlake.types.model import DataType
+from bucketlake.types.parse import Dialect, parse_type_text
 from bucketlake.values import dataclass
 
 LAKE_PROVIDERS = ("paimon", "bucketlake")

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bucketlake.catalog import new_schema
+from bucketlake.creation import sweep
 from bucketlake.errors import (
     AlreadyExistsError,
     BucketlakeError,
@@ -40,7 +41,6 @@ from bucketlake.values import dataclass
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from bucketlake.env.env import Env
     from bucketlake.spark.session import Lake
 
 PATH = "path"  # among a table's options: where it lies
@@ -242,12 +242,12 @@ def _filled(lake: Lake, draft: Table, frame: DataFrame, request: WriteRequest, i
         if published and not isinstance(error, CommitUnknownError) and draft.latest_snapshot() is None:
             gone = lake.catalog.withdraw_table(draft)
         if gone:
-            _sweep(env, path)
+            sweep(env, path)
         if published or not isinstance(error, AlreadyExistsError) or not if_not_exists:
             raise
     except BaseException:
         if not published:
-            _sweep(env, path)
+            sweep(env, path)
         raise
 
 
@@ -266,14 +266,6 @@ def _filled_afterwards(lake: Lake, draft: Table, frame: DataFrame, request: Writ
             with suppress(BucketlakeError):
                 lake.catalog.withdraw_table(table)
         raise
-
-
-def _sweep(env: Env, path: str) -> None:
-    """Remove the empty folders that a write left, best effort; folders that hold a file stay, whoever's it is."""
-    for info in env.storage.list(path):
-        if info.is_dir:
-            _sweep(env, f"{path}/{info.name}")
-    env.storage.delete_empty(path)
 
 
 def _definition(lake: Lake, clause: CreateTable, frame: DataFrame | None) -> _Definition:

@@ -26,7 +26,8 @@ from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.printed import quoted_if_needed
 from bucketlake.sql.text.text import Cursor
 from bucketlake.types.instants import LEGACY_TIMESTAMPS, as_instants
-from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, parse_type_text, quote_text, type_text
+from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, quote_text, type_text
+from bucketlake.types.parse import parse_type_text
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
 from bucketlake.sql.query import query
 from bucketlake.sql.tables import catalog_views
+from bucketlake.sql.tables.catalog_views import view_column
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.text import Cursor
@@ -38,7 +39,7 @@ def view(cursor: Cursor) -> Statement | None:
         return _PersistentView(cursor.text)
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     parts = cursor.name()
-    columns = cursor.bracketed(lambda: _column(cursor)) if cursor.sees("(") else []
+    columns = cursor.bracketed(lambda: view_column(cursor)) if cursor.sees("(") else []
     while cursor.sees("COMMENT") or cursor.sees("TBLPROPERTIES"):
         if cursor.accept("COMMENT"):
             cursor.string()  # Spark keeps none for a temporary view of a query
@@ -50,11 +51,6 @@ def view(cursor: Cursor) -> Statement | None:
     if len(parts) > 1:
         cursor.fail("a temporary view's name has one part")
     return _TempView(parts[0], cursor.rest(), (replace, if_not_exists, scope), tuple(columns))
-
-
-def _column(cursor: Cursor) -> tuple[str, str | None]:
-    name = cursor.identifier()
-    return name, cursor.string() if cursor.accept("COMMENT") else None
 
 
 @dataclass(frozen=True, slots=True)
