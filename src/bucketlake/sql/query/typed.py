@@ -21,6 +21,7 @@ from bucketlake.values import dataclass
 WHOLE = {Root.TINYINT: 8, Root.SMALLINT: 16, Root.INT: 32, Root.BIGINT: 64}
 _LONGEST_DECIMAL = 38
 _LONG_DIGITS = 20  # of a BIGINT as a decimal
+_GREATEST = (1 << 63) - 1
 _EXACT_INTS = {Root.FLOAT: 1 << 24, Root.DOUBLE: 1 << 53}  # the whole numbers up to here are numbers of the type
 _DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
 _STAMP = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}) ([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,6}))?")
@@ -101,8 +102,8 @@ def _on_grid(field: DataField, op: Operator, value: int | Decimal) -> Predicate 
     precision = (kind.precision or 10) if kind.root is Root.DECIMAL else 19
     if not _held(field, [value]):
         return None  # Spark would compare rounded
-    if kind.root in WHOLE and not places and abs(digits) >= 1 << 63:
-        return None
+    if kind.root in WHOLE and abs(digits) > _GREATEST * 10**places:
+        return None  # Spark takes `i < 9223372036854775807.5` for true of nulls, too
     scaled, rest = divmod(digits * 10 ** max(scale - places, 0), 10 ** max(places - scale, 0))
     high = (1 << (WHOLE[kind.root] - 1)) - 1 if kind.root in WHOLE else 10**precision - 1
     low = -high - 1 if kind.root in WHOLE else -high
@@ -123,7 +124,7 @@ def _held(field: DataField, values: Sequence[int | Decimal]) -> bool:
     list of them, holds all as they are."""
     kind = field.type
     numbers = [_digits(value) for value in values]
-    if kind.root is not Root.DECIMAL and (kind.root not in WHOLE or not any(places for _, places in numbers)):
+    if not numbers or (kind.root is not Root.DECIMAL and not (kind.root in WHOLE and any(p for _, p in numbers))):
         return True
     precision, scale = (kind.precision or 10, kind.scale or 0) if kind.root is Root.DECIMAL else (_LONG_DIGITS, 0)
     whole = max(precision - scale, _LONG_DIGITS, *(len(str(abs(digits))) - places for digits, places in numbers))
