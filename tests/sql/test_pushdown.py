@@ -9,7 +9,19 @@ from types import SimpleNamespace
 import pytest
 from sqlglot import exp
 
-from bucketlake.predicate.tree import Compare, Contains, EndsWith, In, IsNotNull, IsNull, Not, Or, Predicate, StartsWith
+from bucketlake.predicate.tree import (
+    And,
+    Compare,
+    Contains,
+    EndsWith,
+    In,
+    IsNotNull,
+    IsNull,
+    Not,
+    Or,
+    Predicate,
+    StartsWith,
+)
 from bucketlake.sql.query.pushdown import Settings, Source, condition, parse, proof
 from bucketlake.sql.text import lexemes
 from bucketlake.types.model import DataField, parse_type_text
@@ -39,7 +51,8 @@ class _Conf(dict[str, str]):
 
 
 def settings(**given: str) -> Settings:
-    conf = _Conf({"spark.sql." + key.replace("_", "."): value for key, value in given.items()})
+    known = {"functionResolution_sessionOrder": "second", **given}
+    conf = _Conf({"spark.sql." + key.replace("_", "."): value for key, value in known.items()})
     return Settings(SimpleNamespace(conf=conf))  # type: ignore[arg-type]
 
 
@@ -234,6 +247,12 @@ def test_a_column_that_begins_with_a_digit_is_seen() -> None:
         ("name LIKE 'a_'", None),
         ("name LIKE 'a\\\\%'", None),
         ("name LIKE 'a!%' ESCAPE '!'", None),
+        ("startswith(name, 'a') AND NOT contains(name, 'b%')", "calls"),
+        ("endswith(name, 'a')", EndsWith("name", "a")),
+        ("startswith(name, '')", None),
+        ("startswith(name, NULL)", None),
+        ("startswith('abc', name)", None),
+        ("startswith(id, '1')", None),
         ("id = 5 IS NULL", None),
         ("id = :p", None),
         ("id = ?", None),
@@ -248,6 +267,8 @@ def test_conjuncts(where: str, predicate: object) -> None:
     found = rows(where)
     if predicate == "three":
         assert found is not None and len(found.children) == 3  # type: ignore[attr-defined]
+    elif predicate == "calls":
+        assert found == And((StartsWith("name", "a"), Not(Contains("name", "b%"))))
     elif predicate == "wide":
         assert isinstance(found, Compare) and str(found.literal) == "-99999999999999999999.999999999999999999"
     else:
@@ -264,6 +285,7 @@ def test_conjuncts(where: str, predicate: object) -> None:
         ("zt = TIMESTAMP '2020-01-02 03:04:05'", {"timestampType": "TIMESTAMP_NTZ"}),
         ("name = 'O''Brien'", {"legacy_consecutiveStringLiterals_enabled": "true"}),
         ('name = "x"', {"ansi_doubleQuotedIdentifiers": "true"}),
+        ("startswith(name, 'a')", {"functionResolution_sessionOrder": "first"}),
     ],
 )
 def test_settings_that_change_a_meaning(where: str, given: dict[str, str]) -> None:

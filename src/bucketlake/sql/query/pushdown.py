@@ -27,12 +27,15 @@ from bucketlake.predicate.tree import And as AllOf
 from bucketlake.predicate.tree import (
     Compare,
     Constant,
+    Contains,
+    EndsWith,
     IsNotNull,
     IsNull,
     Opaque,
     Operator,
     Or,
     Predicate,
+    StartsWith,
     conjunction,
     negate,
 )
@@ -73,6 +76,11 @@ _OPERATORS: dict[type[exp.Expr], Operator] = {
     exp.NullSafeEQ: "<=>",
 }
 _FLIPPED: dict[Operator, Operator] = {"=": "=", "<>": "<>", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_CALLS: dict[type[exp.Expr], type[StartsWith] | type[EndsWith] | type[Contains]] = {
+    exp.StartsWith: StartsWith,
+    exp.EndsWith: EndsWith,
+    exp.Contains: Contains,
+}
 _KIND = exp.DataType.Type
 _WHOLE = {_KIND.TINYINT: Root.TINYINT, _KIND.SMALLINT: Root.SMALLINT, _KIND.INT: Root.INT, _KIND.BIGINT: Root.BIGINT}
 _DIGITS = re.compile(r"[+-]?[0-9]{1,18}")
@@ -104,6 +112,11 @@ class Settings:
         """Whether local times of the session are UTC's."""
         zoned = str(self.spark.conf.get("spark.sql.timestampType", "TIMESTAMP_LTZ")) == "TIMESTAMP_LTZ"
         return zoned and str(self.spark.conf.get("spark.sql.session.timeZone")) in UTC
+
+    @cached_property
+    def own_functions_first(self) -> bool:
+        """Whether Spark is certain to take the name of a function of its own for that, whatever the user registered."""
+        return str(self.spark.conf.get("spark.sql.functionResolution.sessionOrder", "first")).lower() != "first"
 
     @cached_property
     def dates_beside_text(self) -> bool:
@@ -427,6 +440,9 @@ class Reading:
             return negate(found) if found is not None and node.args.get("negate") else found
         if kind in _OPERATORS and only(node, {"this", "expression"}):
             return self._compared(node.this, _OPERATORS[kind], node.expression)
+        if kind in _CALLS and only(node, {"this", "expression"}) and self.proof.settings.own_functions_first:
+            field, text = self.column(node.this), self.value(node.expression)
+            return None if field is None else typed.call(field, _CALLS[kind], text)
         return None
 
     def _combined(self, node: exp.Expr) -> Predicate | None:

@@ -90,6 +90,13 @@ def like(field: DataField, pattern: Value) -> Predicate | None:
     return StartsWith(field.name, inner) if last else Compare(field.name, "=", inner)
 
 
+def call(field: DataField, kind: type[StartsWith] | type[EndsWith] | type[Contains], text: Value) -> Predicate | None:
+    """`startswith(column, text)` and its like; None where it is not certain."""
+    if field.type.root is not Root.VARCHAR or not isinstance(text, str) or not text or not _encodes(text):
+        return None
+    return kind(field.name, text)
+
+
 def _encodes(text: str) -> bool:
     return not any("\ud800" <= char <= "\udfff" for char in text)
 
