@@ -140,6 +140,7 @@ def test_fresh_names():
         (0.00012, DOUBLE, "1.2E-4", "1.2E-4"),
         (-1234567.5, DOUBLE, "-1234567.5", "-1234567.5"),
         (0.10000000149011612, FLOAT, "0.1", "0.1"),
+        (3.4028234663852886e38, FLOAT, "3.4028235E38", "3.4028235E38"),
         (float("nan"), DOUBLE, "NaN", "NaN"),
         (None, INT, "__DEFAULT_PARTITION__", "__DEFAULT_PARTITION__"),
         ("", STRING, "__DEFAULT_PARTITION__", "__DEFAULT_PARTITION__"),

@@ -31,6 +31,7 @@ from bucketlake.ops.scan.scan import EntryFilter, Scan, changelog_entries, delta
 from bucketlake.ops.scan.select import select_snapshot
 from bucketlake.options.options import TableOptions
 from bucketlake.predicate.parse import parse_where
+from bucketlake.predicate.tree import Compare, In, Or, Predicate
 from bucketlake.types.model import BIGINT, INT, STRING, DataField
 
 TYPES = [INT, BIGINT, STRING]
@@ -53,8 +54,8 @@ def with_values(name: str, keys: tuple[int, int], texts: tuple[str, str], **more
     return data_file(name, keys=keys, value_stats=stats, value_stats_cols=None, **more)
 
 
-def found(store: Any, where: str) -> list[str]:
-    planned = plan(store, Scan(parse_where(where, store.schema.fields)))
+def found(store: Any, where: str | Predicate) -> list[str]:
+    planned = plan(store, Scan(parse_where(where, store.schema.fields) if isinstance(where, str) else where))
     assert sorted(e.file.file_name for e in planned.entries) == sorted(
         f.file_name for s in planned.splits for f in s.files
     )
@@ -211,6 +212,16 @@ def test_buckets_are_chosen_by_key() -> None:
     assert len({names[0] for names in hits.values()}) > 1
     assert len(found(store, "k IN (1, 2)")) <= 2
     assert len(found(store, "k > 1 AND k < 3")) == 4
+
+
+def test_values_that_a_bucket_key_cannot_have_are_in_no_bucket() -> None:
+    """A join hands on the keys of a table whose column is wider."""
+    store = store_of(bucket=4)
+    commit_of(store).commit([message(data_file(f"b{b}"), bucket=b, total=4) for b in range(4)])
+    beyond = 1 << 70
+    assert found(store, In("k", (1, beyond))) == found(store, "k = 1")
+    assert found(store, Or((In("k", (-beyond, None)), Compare("k", "=", beyond)))) == []
+    assert len(found(store, Compare("k", "<>", beyond))) == 4
 
 
 def test_buckets_are_chosen_by_each_partitions_number() -> None:

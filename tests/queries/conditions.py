@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
@@ -91,15 +92,17 @@ def operand(chance: Random, columns: list[Column], kind: str) -> str:
     return f"({column})"
 
 
-def condition(chance: Random, columns: list[Column], depth: int = 2) -> str:
-    """A boolean expression over columns."""
+def condition(
+    chance: Random, columns: list[Column], depth: int = 2, literal: Callable[[Random, str], str] = literal
+) -> str:
+    """A boolean expression over columns. `literal`: what makes a constant of a kind."""
     if depth and chance.random() < 0.35:
-        left, right = (condition(chance, columns, depth - 1) for _ in range(2))
+        left, right = (condition(chance, columns, depth - 1, literal) for _ in range(2))
         return chance.choice(
             (f"{left} AND {right}", f"({left}) AND {right}", f"({left} OR {right})", f"{left} AND ({right})")
         )
     if chance.random() < 0.1:
-        return chance.choice(("NOT ", "! ", "not")) + f"({condition(chance, columns, 0)})"
+        return chance.choice(("NOT ", "! ", "not")) + f"({condition(chance, columns, 0, literal)})"
     kind = chance.choice([column.kind for column in columns])
     left, right = operand(chance, columns, kind), literal(chance, kind)
     shape = chance.random()

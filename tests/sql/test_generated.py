@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from tests.profile import SOAK, number
 from tests.queries import changes
 from tests.queries.grammar import query
-from tests.queries.run import Bench, batches, cases_of
+from tests.queries.run import QUICK, Bench, batches, cases_of, settings
 
 from bucketlake.errors import BucketlakeError
 from bucketlake.spark.read import reader
@@ -27,29 +27,13 @@ QUERIES = number("BUCKETLAKE_QUERIES", 70, 50_000)
 CHANGES = number("BUCKETLAKE_CHANGES", 28, 3000)
 SEED = number("BUCKETLAKE_SEED", 0, 0)
 WHOLE = 20 if SOAK else 50  # of so many queries that leave no row out, one is run; the others' columns are compared
-QUICK = {
-    "spark.sql.ansi.enabled": "false",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.autoBroadcastJoinThreshold": "-1",
-}
 
 
 @pytest.fixture
 def quick(classic: Lake) -> Iterator[Lake]:
     """A session in which a small query costs little."""
-    before = {key: classic.spark.conf.get(key, None) for key in QUICK}
-    for key, value in QUICK.items():
-        classic.spark.conf.set(key, value)
-    yield classic
-    for key, value in before.items():
-        if value is None:
-            classic.spark.conf.unset(key)
-        else:
-            classic.spark.conf.set(key, value)
+    with settings(classic.spark, QUICK):
+        yield classic
 
 
 @pytest.mark.parametrize("ansi", ["false", "true"])

@@ -134,6 +134,21 @@ def test_a_query_opens_the_partitions_and_buckets_that_the_small_table_names(
     assert opened(f"{sums} JOIN db.d ON f.dt = d.dt WHERE m = 1")[0].startswith("partitions: 10 of 10")
 
 
+@pytest.mark.spark
+def test_keys_of_a_wider_type(classic: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joined, "WORTH_ROWS", 1)
+    classic.sql("CREATE TABLE db.f (k TINYINT, v INT) TBLPROPERTIES ('bucket' = '4', 'bucket-key' = 'k')")
+    classic.sql("INSERT INTO db.f SELECT CAST(id AS TINYINT), CAST(id AS INT) FROM range(100)")
+    classic.sql("CREATE TABLE db.d (k BIGINT, n DECIMAL(20, 0))")
+    classic.sql("INSERT INTO db.d VALUES (7, 7), (300, 300), (3000000000, 8), (-1, 9), (NULL, NULL)")
+    for text, rows in (
+        ("SELECT v FROM db.f JOIN db.d ON f.k = d.k", [7]),
+        ("SELECT v FROM db.f WHERE k IN (SELECT k FROM db.d WHERE k > 200)", []),
+        ("SELECT v FROM db.f JOIN db.d ON f.k = d.n", [7, 8, 9]),
+    ):
+        assert sorted(row.v for row in classic.sql(text).collect()) == rows, text
+
+
 def facts_and_days(lake: Lake, number: int, days: str) -> None:
     lake.sql(f"CREATE TABLE db.f{number} (v INT, dt STRING) PARTITIONED BY (dt)")
     lake.sql(f"INSERT INTO db.f{number} VALUES (1, 'a'), (2, 'b'), (3, 'c')")

@@ -9,7 +9,19 @@ from types import SimpleNamespace
 import pytest
 from sqlglot import exp
 
-from bucketlake.predicate.tree import Compare, Contains, EndsWith, In, IsNotNull, IsNull, Not, Or, Predicate, StartsWith
+from bucketlake.predicate.tree import (
+    And,
+    Compare,
+    Contains,
+    EndsWith,
+    In,
+    IsNotNull,
+    IsNull,
+    Not,
+    Or,
+    Predicate,
+    StartsWith,
+)
 from bucketlake.sql.query.pushdown import Settings, Source, condition, parse, proof
 from bucketlake.sql.text import lexemes
 from bucketlake.types.model import DataField
@@ -40,7 +52,8 @@ class _Conf(dict[str, str]):
 
 
 def settings(**given: str) -> Settings:
-    conf = _Conf({"spark.sql." + key.replace("_", "."): value for key, value in given.items()})
+    known = {"functionResolution_sessionOrder": "second", **given}
+    conf = _Conf({"spark.sql." + key.replace("_", "."): value for key, value in known.items()})
     return Settings(SimpleNamespace(conf=conf))  # type: ignore[arg-type]
 
 
@@ -168,6 +181,24 @@ def test_a_column_that_begins_with_a_digit_is_seen() -> None:
         ("name = 5", None),
         ("id = '5'", None),
         ("id = 5L", None),
+        ("id = CAST('5' AS INT)", Compare("id", "=", 5)),
+        ("id > TRY_CAST('-5' AS SMALLINT)", Compare("id", ">", -5)),
+        ("id IN (CAST(5 AS BIGINT), 6::tinyint, NULL)", In("id", (5, 6, None))),
+        ("id = CAST(CAST('5' AS INT) AS BIGINT)", Compare("id", "=", 5)),
+        ("price = CAST(5 AS INT)", Compare("price", "=", Decimal("5.00"))),
+        ("id = CAST('5.0' AS INT)", None),
+        ("id = CAST(' 5' AS INT)", None),
+        ("id = CAST(1.5 AS INT)", None),
+        ("id = CAST(300 AS TINYINT)", None),
+        ("id = CAST(true AS INT)", None),
+        ("id = CAST(n AS INT)", None),
+        ("id = CAST('5' AS DECIMAL(10, 2))", None),
+        ("id = CAST('5' AS STRING)", None),
+        ("name = CAST('x' AS VARCHAR(3))", None),
+        ("name = CAST(5 AS INT)", None),
+        ("day = CAST('2020-01-02' AS DATE)", Compare("day", "=", dt.date(2020, 1, 2))),
+        ("day = CAST('2020-1-2' AS DATE)", None),
+        ("at = '2020-01-02 03:04:05'::timestamp_ntz", Compare("at", "=", dt.datetime(2020, 1, 2, 3, 4, 5))),
         ("id = 5.5", In("id", ())),
         ("id < 5.5", Compare("id", "<=", 5)),
         ("n > 3000000000", In("n", ())),
@@ -190,6 +221,12 @@ def test_a_column_that_begins_with_a_digit_is_seen() -> None:
         ("price = 1e0", None),
         ("wide = -99999999999999999999.999999999999999999", "wide"),
         ("wide = 1.0000000000000000005", None),
+        ("price IN (1.500000000000000001, 123456789012345678901.5)", None),
+        ("n IN (1.000000000000000001, 123456789012345678901.5)", None),
+        ("n IN (1.5, 12345678901234567.5)", In("n", ())),
+        ("price IN ('1.5')", None),
+        ("n < 9223372036854775806.5", Not(In("n", ()))),
+        ("n < 9223372036854775807.5", None),
         ("log10(id) = 3", None),
         ("day = DATE '2020-01-02'", Compare("day", "=", dt.date(2020, 1, 2))),
         ("day >= '2020-01-02'", Compare("day", ">=", dt.date(2020, 1, 2))),
@@ -211,6 +248,12 @@ def test_a_column_that_begins_with_a_digit_is_seen() -> None:
         ("name LIKE 'a_'", None),
         ("name LIKE 'a\\\\%'", None),
         ("name LIKE 'a!%' ESCAPE '!'", None),
+        ("startswith(name, 'a') AND NOT contains(name, 'b%')", "calls"),
+        ("endswith(name, 'a')", EndsWith("name", "a")),
+        ("startswith(name, '')", None),
+        ("startswith(name, NULL)", None),
+        ("startswith('abc', name)", None),
+        ("startswith(id, '1')", None),
         ("id = 5 IS NULL", None),
         ("id = :p", None),
         ("id = ?", None),
@@ -225,6 +268,8 @@ def test_conjuncts(where: str, predicate: object) -> None:
     found = rows(where)
     if predicate == "three":
         assert found is not None and len(found.children) == 3  # type: ignore[attr-defined]
+    elif predicate == "calls":
+        assert found == And((StartsWith("name", "a"), Not(Contains("name", "b%"))))
     elif predicate == "wide":
         assert isinstance(found, Compare) and str(found.literal) == "-99999999999999999999.999999999999999999"
     else:
@@ -241,6 +286,7 @@ def test_conjuncts(where: str, predicate: object) -> None:
         ("zt = TIMESTAMP '2020-01-02 03:04:05'", {"timestampType": "TIMESTAMP_NTZ"}),
         ("name = 'O''Brien'", {"legacy_consecutiveStringLiterals_enabled": "true"}),
         ('name = "x"', {"ansi_doubleQuotedIdentifiers": "true"}),
+        ("startswith(name, 'a')", {"functionResolution_sessionOrder": "first"}),
     ],
 )
 def test_settings_that_change_a_meaning(where: str, given: dict[str, str]) -> None:

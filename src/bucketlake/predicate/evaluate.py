@@ -104,6 +104,14 @@ def _leaf_mask(predicate: Predicate, batch: pa.RecordBatch) -> pa.BooleanArray:
     raise TypeError(f"not a predicate: {predicate!r}")
 
 
+def fitted(predicate: Predicate, kinds: Mapping[str, pa.DataType]) -> Predicate:
+    """The same predicate, literals beside columns of these Arrow types values of them: 300 is none of int8."""
+    if isinstance(predicate, (And, Or)):
+        return type(predicate)(tuple(fitted(child, kinds) for child in predicate.children))
+    kind = kinds.get(getattr(predicate, "column", ""))
+    return predicate if kind is None else _fitted(predicate, kind)
+
+
 def _fitted(predicate: Predicate, kind: pa.DataType) -> Predicate:
     """The predicate itself if its literals are values of the column's Arrow type, else one that says the same."""
     if not isinstance(predicate, (Compare, In)):

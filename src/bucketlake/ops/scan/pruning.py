@@ -18,7 +18,7 @@ from bucketlake.lazy import lazy, np, npt, pa, pc
 from bucketlake.ops.rows.row_ids import id_bounds
 from bucketlake.ops.table.partitions import partition_columns
 from bucketlake.ops.table.store import Store
-from bucketlake.predicate.evaluate import Bounds, may_match_all
+from bucketlake.predicate.evaluate import Bounds, fitted, may_match_all
 from bucketlake.predicate.tree import Predicate, columns_of, key_values, restrict
 from bucketlake.schema.schema import BucketMode, TableSchema
 from bucketlake.types.model import DataField, arrow_schema
@@ -64,12 +64,12 @@ class BucketChooser:
         schema = store.schema
         if where is None or schema.bucket_mode is not BucketMode.FIXED:
             return None
-        values = key_values(where, schema.bucket_keys)
+        fields = schema.select(schema.bucket_keys)
+        target = arrow_schema([DataField(f.id, f.name, f.type.with_nullable(True)) for f in fields])
+        values = key_values(fitted(where, {item.name: item.type for item in target}), schema.bucket_keys)
         if values is None:
             return None
-        fields = schema.select(schema.bucket_keys)
         known = [row for row in values if all(value is not None for value in row)]
-        target = arrow_schema([DataField(f.id, f.name, f.type.with_nullable(True)) for f in fields])
         arrays = [pa.array([row[i] for row in known], target.field(i).type) for i in range(len(fields))]
         batch = pa.RecordBatch.from_arrays(arrays, schema=target)
         return cls(fields, batch, store.options.get("bucket-function.type"))

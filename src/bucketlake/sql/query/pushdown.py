@@ -10,6 +10,7 @@ Spec: docs/spec/pushdown.md
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -26,12 +27,15 @@ from bucketlake.predicate.tree import And as AllOf
 from bucketlake.predicate.tree import (
     Compare,
     Constant,
+    Contains,
+    EndsWith,
     IsNotNull,
     IsNull,
     Opaque,
     Operator,
     Or,
     Predicate,
+    StartsWith,
     conjunction,
     negate,
 )
@@ -72,7 +76,14 @@ _OPERATORS: dict[type[exp.Expr], Operator] = {
     exp.NullSafeEQ: "<=>",
 }
 _FLIPPED: dict[Operator, Operator] = {"=": "=", "<>": "<>", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_CALLS: dict[type[exp.Expr], type[StartsWith] | type[EndsWith] | type[Contains]] = {
+    exp.StartsWith: StartsWith,
+    exp.EndsWith: EndsWith,
+    exp.Contains: Contains,
+}
 _KIND = exp.DataType.Type
+_WHOLE = {_KIND.TINYINT: Root.TINYINT, _KIND.SMALLINT: Root.SMALLINT, _KIND.INT: Root.INT, _KIND.BIGINT: Root.BIGINT}
+_DIGITS = re.compile(r"[+-]?[0-9]{1,18}")
 _MOMENTS = {
     _KIND.DATE: "date",
     _KIND.TIMESTAMPNTZ: "local",
@@ -101,6 +112,11 @@ class Settings:
         """Whether local times of the session are UTC's."""
         zoned = str(self.spark.conf.get("spark.sql.timestampType", "TIMESTAMP_LTZ")) == "TIMESTAMP_LTZ"
         return zoned and str(self.spark.conf.get("spark.sql.session.timeZone")) in UTC
+
+    @cached_property
+    def own_functions_first(self) -> bool:
+        """Whether Spark is certain to take the name of a function of its own for that, whatever the user registered."""
+        return str(self.spark.conf.get("spark.sql.functionResolution.sessionOrder", "first")).lower() != "first"
 
     @cached_property
     def dates_beside_text(self) -> bool:
@@ -424,6 +440,9 @@ class Reading:
             return negate(found) if found is not None and node.args.get("negate") else found
         if kind in _OPERATORS and only(node, {"this", "expression"}):
             return self._compared(node.this, _OPERATORS[kind], node.expression)
+        if kind in _CALLS and only(node, {"this", "expression"}) and self.proof.settings.own_functions_first:
+            field, text = self.column(node.this), self.value(node.expression)
+            return None if field is None else typed.call(field, _CALLS[kind], text)
         return None
 
     def _combined(self, node: exp.Expr) -> Predicate | None:
@@ -512,8 +531,8 @@ class Reading:
                 return None
         if type(node) is exp.Boolean:
             return bool(node.this)
-        if type(node) is exp.Cast and only(node, {"this", "to", "_type"}):
-            return self.moment(node)
+        if type(node) in (exp.Cast, exp.TryCast) and only(node, {"this", "to", "_type", "safe"}):
+            return self.cast(node)
         written = self.proof.source_of(node)
         if written is None or type(node) not in (exp.Literal, exp.RawString):
             return None
@@ -521,9 +540,22 @@ class Reading:
             return lexemes.string(written)
         return lexemes.number(written, sign)
 
-    def moment(self, node: exp.Cast) -> Value:
+    def cast(self, node: exp.Expr) -> Value:
+        """A literal cast to a type of whole numbers that holds its value, whatever the session's mode; moments."""
+        to = node.args["to"]
+        if not only(to, {"this"}) or to.this not in _WHOLE:
+            return self.moment(node)
+        value, bits = self.value(node.this), typed.WHOLE[_WHOLE[to.this]]
+        if isinstance(value, str) and _DIGITS.fullmatch(value):
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int):
+            return None
+        return value if -(1 << (bits - 1)) <= value < 1 << (bits - 1) else None
+
+    def moment(self, node: exp.Expr) -> Value:
         """DATE '…', TIMESTAMP '…' and casts that say the same."""
-        kind = _MOMENTS.get(node.to.this) if only(node.to, {"this"}) else None
+        to = node.args["to"]
+        kind = _MOMENTS.get(to.this) if only(to, {"this"}) else None
         if kind is None or type(node.this) is not exp.Literal or not node.this.is_string:
             return None
         if kind == "zoned" and not self.proof.settings.utc:

@@ -20,6 +20,8 @@ from bucketlake.values import dataclass
 
 WHOLE = {Root.TINYINT: 8, Root.SMALLINT: 16, Root.INT: 32, Root.BIGINT: 64}
 _LONGEST_DECIMAL = 38
+_LONG_DIGITS = 20  # of a BIGINT as a decimal
+_GREATEST = (1 << 63) - 1
 _EXACT_INTS = {Root.FLOAT: 1 << 24, Root.DOUBLE: 1 << 53}  # the whole numbers up to here are numbers of the type
 _DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
 _STAMP = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}) ([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,6}))?")
@@ -58,6 +60,8 @@ def compare(field: DataField, op: Operator, value: Value) -> Predicate | None:
 
 def is_in(field: DataField, values: Sequence[Value]) -> Predicate | None:
     """`column IN (literals)`; None where it is not certain."""
+    if not _held(field, [value for value in values if isinstance(value, (int, Decimal))]):
+        return None  # Spark would compare rounded
     found: list[Any] = []
     for value in values:
         if value is None:
@@ -86,6 +90,13 @@ def like(field: DataField, pattern: Value) -> Predicate | None:
     return StartsWith(field.name, inner) if last else Compare(field.name, "=", inner)
 
 
+def call(field: DataField, kind: type[StartsWith] | type[EndsWith] | type[Contains], text: Value) -> Predicate | None:
+    """`startswith(column, text)` and its like; None where it is not certain."""
+    if field.type.root is not Root.VARCHAR or not isinstance(text, str) or not text or not _encodes(text):
+        return None
+    return kind(field.name, text)
+
+
 def _encodes(text: str) -> bool:
     return not any("\ud800" <= char <= "\udfff" for char in text)
 
@@ -96,11 +107,10 @@ def _on_grid(field: DataField, op: Operator, value: int | Decimal) -> Predicate 
     scale = kind.scale or 0 if kind.root is Root.DECIMAL else 0
     digits, places = _digits(value)
     precision = (kind.precision or 10) if kind.root is Root.DECIMAL else 19
-    longest = max(precision - scale, len(str(abs(digits))) - places, 20) + max(scale, places)
-    if longest > _LONGEST_DECIMAL and (places or kind.root is Root.DECIMAL):
+    if not _held(field, [value]):
         return None  # Spark would compare rounded
-    if kind.root in WHOLE and not places and abs(digits) >= 1 << 63:
-        return None
+    if kind.root in WHOLE and abs(digits) > _GREATEST * 10**places:
+        return None  # Spark takes `i < 9223372036854775807.5` for true of nulls, too
     scaled, rest = divmod(digits * 10 ** max(scale - places, 0), 10 ** max(places - scale, 0))
     high = (1 << (WHOLE[kind.root] - 1)) - 1 if kind.root in WHOLE else 10**precision - 1
     low = -high - 1 if kind.root in WHOLE else -high
@@ -114,6 +124,18 @@ def _on_grid(field: DataField, op: Operator, value: int | Decimal) -> Predicate 
     if op in (">", ">="):
         return Compare(field.name, ">=", _stored(scaled + 1, scale, kind.root))
     return _never(field.name, op, op == "<>")
+
+
+def _held(field: DataField, values: Sequence[int | Decimal]) -> bool:
+    """Whether the one type to which Spark brings a column of whole numbers or decimals and numbers beside it, a whole
+    list of them, holds all as they are."""
+    kind = field.type
+    numbers = [_digits(value) for value in values]
+    if not numbers or (kind.root is not Root.DECIMAL and not (kind.root in WHOLE and any(p for _, p in numbers))):
+        return True
+    precision, scale = (kind.precision or 10, kind.scale or 0) if kind.root is Root.DECIMAL else (_LONG_DIGITS, 0)
+    whole = max(precision - scale, _LONG_DIGITS, *(len(str(abs(digits))) - places for digits, places in numbers))
+    return whole + max(scale, *(places for _, places in numbers)) <= _LONGEST_DECIMAL
 
 
 def _never(column: str, op: Operator, holds: bool) -> Predicate:
