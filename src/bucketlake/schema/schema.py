@@ -319,8 +319,8 @@ class TableSchema:
     def encode(self) -> bytes:
         """The bytes of the schema file, as Paimon writes it. CorruptError where no reader would take its numbers."""
         if not _is_id(self.id) or self.highest_field_id >= KEY_FIELD_ID_START:
-            numbers = {"id": self.id, "highestFieldId": self.highest_field_id}
-            raise CorruptError("refused to write a schema with numbers that are out of range", **numbers)
+            what = "refused to write a schema with numbers that are out of range"
+            raise CorruptError(what, schema=self.id, highest_field=self.highest_field_id)
         tree: dict[str, Any] = {
             "version": self.version,
             "id": self.id,
