@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 
 import bucketlake
 from bucketlake.errors import BucketlakeError, CommitError, NotFoundError
@@ -174,8 +175,8 @@ class Driver:
                     self.lake.sql(statement).collect()
                 else:
                     statement()
-        except BucketlakeError as error:
-            if not isinstance(error, CommitError) and "with a new bucket num" not in str(error):
+        except (BucketlakeError, PySparkException) as error:
+            if not isinstance(error, (CommitError, PySparkException)) and "with a new bucket num" not in str(error):
                 traceback.print_exc()
                 self._fail(f"{told} raised {error!r}")
             self._resolve(line, error)
@@ -188,7 +189,7 @@ class Driver:
         self.log.say(upkeep=statement)
         try:
             self.lake.sql(statement).collect()
-        except (CommitError, NotFoundError) as error:
+        except (CommitError, NotFoundError, PySparkException) as error:
             self.log.say(told=repr(error)[:300])
         except BucketlakeError as error:
             traceback.print_exc()
@@ -347,16 +348,18 @@ class Driver:
         if chance.random() < 0.5:
             self.streamed()
 
-    def streamed(self) -> None:
-        """Run the query until nothing is left."""
+    def streamed(self) -> bool:
+        """Run the query until nothing is left; False where it failed."""
         self.log.say(upkeep="stream")
         source, target = self.lake.table(f"db.feed{self.number}"), self.lake.table(f"db.copy{self.number}")
         stream = source.read_stream(read_stream_maxFilesPerTrigger=2, consumer_id="copies")
         checkpoint = str(self.root / f"checkpoint-{self.number}")
         try:
             target.write_stream(stream, checkpoint, trigger={"availableNow": True}).awaitTermination()
-        except CommitError as error:
+        except (CommitError, PySparkException) as error:
             self.log.say(told=repr(error)[:300])
+            return False
+        return True
 
     # ---- upkeep
 
@@ -470,7 +473,8 @@ def main(job: dict[str, Any]) -> None:
             driver.check()
     driver.check()
     if job["last"]:
-        driver.streamed()
+        while not driver.streamed():
+            pass
         driver.check_copies()
     driver.log.say(life=job["life"], whole=True)
     os._exit(0)

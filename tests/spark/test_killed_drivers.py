@@ -36,7 +36,7 @@ class Drivers:
         self.folder, self.seed, self.kind = folder, seed, list(KINDS)[seed % len(KINDS)]
         self.environment = {**quick.environment(folder / "conf"), "PYTHONPATH": os.pathsep.join(sys.path)}
         with (folder / "conf" / "spark-defaults.conf").open("a") as defaults:
-            defaults.write("spark.master local[1]\n")
+            defaults.write("spark.master local[1]\nspark.python.authenticate.socketTimeout 300s\n")
 
     def start(self, number: int, life: int, statements: int, **more: Any) -> subprocess.Popen[bytes]:
         job = {"root": str(self.folder), "number": number, "kind": self.kind, "seed": self.seed, "life": life}
