@@ -76,6 +76,10 @@ def test_a_hint_that_is_a_folder(table: Table) -> None:
     (snapshots(table) / "LATEST").unlink()
     (snapshots(table) / "LATEST").mkdir()
     assert table.write_arrow(ROWS).id == 4
+    assert "hint-latest" in fsck(table.store, FsckRequest()).codes
+    (Path(table.path) / "changelog" / "LATEST").mkdir(parents=True)
+    (Path(table.path) / "changelog" / "changelog-1").write_bytes((snapshots(table) / "snapshot-1").read_bytes())
+    assert {"hint-latest", "hint-changelog"} <= fsck(table.store, FsckRequest()).codes
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "junk", "folder", "dangling link", "link", "pipe"])
