@@ -37,6 +37,7 @@ COLUMNS = pa.schema([("owner", pa.int32()), ("k", pa.int32()), ("v", pa.int64())
 PAIRS = pa.schema([("k", pa.int32()), ("v", pa.int64())])
 FEW = {"snapshot.num-retained.min": "2", "snapshot.num-retained.max": "5", "num-sorted-run.compaction-trigger": "3"}
 KEYS_OF_T, DYNAMIC = ["owner", "k"], {"bucket": "-1", "dynamic-bucket.target-row-num": "5"}
+EVOLVING = ("row-tracking.enabled", "data-evolution.enabled", "deletion-vectors.enabled")
 KINDS: dict[str, tuple[list[str], dict[str, str]]] = {  # the primary key and options of the table of both
     "keyed": (KEYS_OF_T, {"bucket": "2"}),
     "append vectors": ([], {"deletion-vectors.enabled": "true"}),
@@ -47,7 +48,7 @@ KINDS: dict[str, tuple[list[str], dict[str, str]]] = {  # the primary key and op
     "postponed": (KEYS_OF_T, {"bucket": "-2"}),
     "append": ([], {}),
     "append buckets": ([], {"bucket": "2", "bucket-key": "k"}),
-    "evolving": ([], {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}),
+    "evolving": ([], dict.fromkeys(EVOLVING, "true")),
     "summed": (KEYS_OF_T, {"bucket": "2", "merge-engine": "aggregation", "fields.v.aggregate-function": "sum"}),
 }
 
