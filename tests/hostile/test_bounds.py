@@ -262,6 +262,30 @@ def test_a_file_that_has_none_of_the_columns() -> None:
         list(source.batches(BatchSize(10)))
 
 
+@pytest.mark.parametrize("kind", ["STRING", "BYTES", "ARRAY<STRING>", "ARRAY<BIGINT>"])
+@pytest.mark.parametrize("encoded", [True, False])
+def test_few_bytes_that_stand_for_many_are_read_in_parts(kind: str, encoded: bool) -> None:
+    """200 MB in a file of some KB, as a long text that all rows have: the footer says nothing of its length."""
+    count, text = 20_000, "x" * 10_000
+    values = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([text])).cast(pa.string())
+    if kind == "ARRAY<BIGINT>":
+        values = pa.array(np.zeros(count * 1000, np.int64))
+    if kind.startswith("ARRAY"):
+        values = pa.ListArray.from_arrays(pa.array(range(0, len(values) + 1, len(values) // count), pa.int32()), values)
+    written = io.BytesIO()
+    pq.write_table(pa.table({"v": values.cast(pa.binary()) if kind == "BYTES" else values}), written)
+    assert written.tell() < 200_000
+    source = ParquetSource(
+        written, [DataField(0, "v", parse_type_text(kind))], encoded=frozenset(["v"] if encoded else [])
+    )
+    found = 0
+    for batch in source.batches(BatchSize(bytes=1 << 20)):
+        assert batch.get_total_buffer_size() <= 10 << 20
+        assert batch.column("v").null_count == 0
+        found += batch.num_rows
+    assert found == count
+
+
 def test_a_column_chunk_of_another_type_than_its_column() -> None:
     """Its statistics, asked of the C++ library, ended the process."""
     written = io.BytesIO()

@@ -11,6 +11,7 @@ import pytest
 
 import bucketlake
 from bucketlake import CorruptError, Table
+from bucketlake.ops.check.fsck import FsckRequest, fsck
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.schema.change import AddColumn
 from bucketlake.types.model import BIGINT
@@ -75,6 +76,10 @@ def test_a_hint_that_is_a_folder(table: Table) -> None:
     (snapshots(table) / "LATEST").unlink()
     (snapshots(table) / "LATEST").mkdir()
     assert table.write_arrow(ROWS).id == 4
+    assert "hint-latest" in fsck(table.store, FsckRequest()).codes
+    (Path(table.path) / "changelog" / "LATEST").mkdir(parents=True)
+    (Path(table.path) / "changelog" / "changelog-1").write_bytes((snapshots(table) / "snapshot-1").read_bytes())
+    assert {"hint-latest", "hint-changelog"} <= fsck(table.store, FsckRequest()).codes
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "junk", "folder", "dangling link", "link", "pipe"])
@@ -95,6 +100,19 @@ def test_a_commit_that_a_broken_snapshot_blocks_says_so(table: Table, tmp_path: 
         path.write_bytes({"empty": b"", "cut": whole[:100], "junk": b"[" * 10}[damage])
     with pytest.raises(CorruptError, match="snapshot-4"):
         table.write_arrow(ROWS)
+
+
+def test_a_file_where_a_folder_should_be(table: Table) -> None:
+    table.create_branch("b")
+    (Path(table.path) / "branch" / "branch-x").mkdir()
+    (Path(table.path) / "branch" / "branch-x" / "snapshot").write_bytes(b"")
+    assert table.to_arrow().num_rows == 3
+    for action in (
+        lambda: table.expire_snapshots(retain_max=1, retain_min=1),
+        lambda: fsck(table.store, FsckRequest()),
+    ):
+        with pytest.raises(CorruptError, match=r"a file where a folder.*branch-x/snapshot"):
+            action()
 
 
 @pytest.mark.parametrize("field", ["baseManifestList", "deltaManifestList", "changelogManifestList", "indexManifest"])

@@ -83,6 +83,26 @@ def test_merging_cancels_adds_and_deletes_and_keeps_lone_deletes() -> None:
     assert names(store, [merged]) == ["b", "z"]
 
 
+@pytest.mark.parametrize("full", [True, False])
+@pytest.mark.parametrize("sorts", ["true", "false"])
+def test_what_a_rollback_brought_back_is_kept(full: bool, sorts: str) -> None:
+    """A file is deleted, and comes back in a later commit, as it was or told anew; again and again."""
+    least = {"manifest.full-compaction-threshold-size": "1 b"} if full else {"manifest.merge-min-count": "2"}
+    options = {**least, "manifest-sort.enabled": sorts}
+    store = create_table(MapStorage(), FakeClock(), table_schema(options=options))
+    gone = entry("a", 1, kind=FileKind.DELETE)
+    turns = [[entry("a", 1, level=0), entry("b", 1)], [gone], [entry("a", 1)], [gone, entry("c", 1)], [entry("a", 1)]]
+    parts = [m for turn in turns for m in write_manifests(store, turn)]
+    for first in range(len(parts)):
+        for last in range(first + 2, len(parts) + 1):
+            if full and first:
+                continue  # all of a table's manifests
+            merged = (*parts[:first], *merge_manifests(store, parts[first:last]), *parts[last:])
+            assert len(merged) < len(parts)
+            left = fold(e for part in store.manifests(merged) for e in part).values()
+            assert {(e.kind, e.file.file_name) for e in left} == {(FileKind.ADD, name) for name in "abc"}
+
+
 def test_everything_cancelled_leaves_no_manifest() -> None:
     store = store_of(manifest_merge_min_count="2")
     parts = [

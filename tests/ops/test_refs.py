@@ -24,6 +24,7 @@ from bucketlake.errors import (
     NotFoundError,
     StorageError,
 )
+from bucketlake.format.metadata.manifest import FileKind
 from bucketlake.format.metadata.snapshot import Snapshot, encode_snapshot
 from bucketlake.ops.check.fault import LEVELS
 from bucketlake.ops.check.fsck import FsckRequest, fsck
@@ -344,6 +345,27 @@ def postponed() -> tuple[MapStorage, FakeClock, Table]:
     fields = (DataField(0, "k", BIGINT.with_nullable(False)), DataField(1, "v", BIGINT))
     given = {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false", "postpone.merge-on-read": "true"}
     return storage, clock, Table(create_table(storage, clock, TableSchema.create(fields, (), ("k",), given)), "t")
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_what_came_back_outlasts_merges_of_manifests(tmp_path: Path, kind: str) -> None:
+    """No manifest deletes a file that lives: Paimon, where it merges all of them, would forget it."""
+    table, states = filled(tmp_path, kind)
+    table.truncate()
+    table.create_tag("empty")
+    for version in (3, "empty", 2, 4):
+        table.rollback_to_as_latest(version)
+        newest = table.latest_snapshot()
+        assert newest is not None
+        told = [e for part in table.store.manifests(table.store.data_manifests(newest)) for e in part]
+        live = {e.file.file_name for e in live_entries(table.store, newest)}
+        assert not [e for e in told if e.kind == FileKind.DELETE and e.file.file_name in live]
+        for _ in range(2):
+            assert rows_of(table) == ([] if version == "empty" else states[version])
+            table.compact_manifests()
+    put(table, (1, 9, 9))
+    assert (1, 9, 9) in rows_of(table)
+    assert not fsck(table.store, FsckRequest(level=LEVELS[-1])).errors
 
 
 def put_value(table: Table, value: int) -> None:

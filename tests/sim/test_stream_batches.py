@@ -145,6 +145,50 @@ def test_another_run_of_the_query_at_the_same_time_is_noticed() -> None:
     assert numbers(table) == [0, 0, 1, 1]
 
 
+@pytest.mark.parametrize("last", [1, 3])
+@pytest.mark.parametrize("first", ["before", "behind"])
+def test_another_run_is_noticed_where_what_it_made_has_expired(first: str, last: int) -> None:
+    """A run that was taken for dead publishes its batch when the next run has made it, or later ones, and all snapshots of
+    these have expired. `first`: which of the two has begun the batch first."""
+    storage = ready()
+    table = table_on(storage)
+
+    def expired() -> None:
+        for _ in range(3):
+            table.write_arrow(pa.table({"pt": [1], "k": [9], "v": ["x"]}, schema=ROWS))
+        table.expire_snapshots(retain_max=1, retain_min=1, older_than="2100-01-01")
+
+    def behind(batch: BatchName) -> Snapshot | None:
+        """The other run goes on while this one sleeps."""
+        for number in range(1, last + 1):
+            write(table_on(storage), number)
+        expired()
+        return made(batch)
+
+    def made(batch: BatchName) -> Snapshot | None:
+        rows = pa.record_batch({"pt": [1, 1], "k": [1, 1], "v": ["a", "b"]}, schema=ROWS)
+        task = prepare_write(table.store, table.latest_snapshot(), commit_user=batch.query)
+        return table.commit(write_batches(table.store, [rows], task), batch)
+
+    def other(batch: BatchName) -> Snapshot | None:
+        """Begins last, and is overtaken by the one that began first."""
+        with contextlib.suppress(ConflictError):
+            made(slept.pop())
+        expired()
+        return made(batch)
+
+    slept: list[BatchName] = []
+
+    def sleeps(batch: BatchName) -> Snapshot | None:
+        slept.append(batch)
+        written_once(table.store, BatchName("q", 1), other)
+        return None
+
+    with pytest.raises(ConflictError, match="another run"):
+        written_once(table.store, BatchName("q", 1), behind if first == "before" else sleeps)
+    assert numbers(table).count(1) == 2
+
+
 def test_the_watermark_of_a_batch_is_the_snapshots() -> None:
     storage = ready()
     made = write(table_on(storage), 1, watermark=12345)

@@ -406,5 +406,7 @@ def _storage_error(what: str, path: str, error: OSError) -> BucketlakeError:
         return NotFoundError("no such file", path=path)
     if isinstance(error, IsADirectoryError) and what in ("cannot read", "cannot open"):
         return CorruptError("a folder where a file should be", path=path)
+    if isinstance(error, NotADirectoryError) and what == "cannot list":
+        return CorruptError("a file where a folder should be", path=path)
     other = StorageError(what, path=path, reason=error.strerror or str(error))
     return too_long(path) if error.errno == errno.ENAMETOOLONG else other

@@ -318,7 +318,10 @@ class TableSchema:
     # ---- the file
 
     def encode(self) -> bytes:
-        """The bytes of the schema file, as Paimon writes it."""
+        """The bytes of the schema file, as Paimon writes it. CorruptError where no reader would take its numbers."""
+        if not _is_id(self.id) or self.highest_field_id >= KEY_FIELD_ID_START:
+            what = "refused to write a schema with numbers that are out of range"
+            raise CorruptError(what, schema=self.id, highest_field=self.highest_field_id)
         tree: dict[str, Any] = {
             "version": self.version,
             "id": self.id,
@@ -403,7 +406,7 @@ LATEST_MILLIS = 253_402_300_799_999  # the end of the year 9999
 
 def _check_field(item: DataField, depth: int = 0) -> None:
     """What a parsed field does not have by its class alone: types of its texts, ranges, bounded nesting."""
-    _require(_is_id(item.id), "field id", item.id)
+    _require(_is_id(item.id, high=KEY_FIELD_ID_START - 1), "field id", item.id)  # above: system columns
     _require(isinstance(item.name, str), "field name", item.name)
     _require(item.description is None or isinstance(item.description, str), "description", item.description)
     _require(item.default is None or isinstance(item.default, str), "defaultValue", item.default)

@@ -9,7 +9,7 @@ import inspect
 import io
 from collections.abc import Iterator, Mapping, Sequence, Set
 from decimal import Context, Decimal
-from functools import cache
+from functools import cache, partial
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bucketlake.errors import CorruptError, UnsupportedError
+from bucketlake.format.data.dictionary_pages import longest_text
 from bucketlake.format.data.file_format import BatchSize, FileFormat
 from bucketlake.format.data.layout import PARQUET_ID, map_leaves, stored_schema
 from bucketlake.format.data.map_reading import ShreddedColumns
@@ -50,6 +51,8 @@ _FIRST = 3  # how many times the columns of a filter must go into all that are r
 _WIDE = Context(prec=76)
 _ENCODED_ROW = 1.5  # bytes of a row that a column stored as places takes at most; stored plainly, a text takes over 4
 _ENCODED_CHUNK = 64 << 10  # of a chunk, whatever its rows: the dictionary
+_LONG_BATCHES = 8  # times the bytes wanted of a batch that it may have where texts are much longer than stored
+_WIDTHS = {"INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 12}
 
 
 def is_nanos(t: DataType) -> bool:
@@ -264,6 +267,7 @@ class ParquetSource:
         # Each column's buffer is allocated whole, however small the file is.
         streamed = {"pre_buffer": False, "buffer_size": max(1, min(_STREAM_BUFFER, file.seek(0, io.SEEK_END)))}
         options = {"pre_buffer": True} if remote else streamed
+        self._opened, self._streamed = file, streamed
         self._file = pq.ParquetFile(file, **options)
         self.fields = tuple(fields)
         self._shredded = ShreddedColumns(self._file.metadata.metadata, self._file.schema_arrow, fields)
@@ -360,9 +364,34 @@ class ParquetSource:
         return [number for number, name in enumerate(self._tops) if name in chosen]
 
     def _width(self, number: int, leaves: Sequence[int]) -> int:
-        """Bytes of some columns of a row group that has been checked."""
-        group = self.metadata.row_group(number)
-        return sum(group.column(leaf).total_uncompressed_size for leaf in leaves)
+        """Bytes of some columns of a row group that has been checked: as stored, or of their values where all have one
+        width, of which runs take less."""
+        chunks = [self.metadata.row_group(number).column(leaf) for leaf in leaves]
+        return sum(
+            max(one.total_uncompressed_size, one.num_values * _WIDTHS.get(one.physical_type, 0)) for one in chunks
+        )
+
+    def _fitting(self, number: int, leaves: Sequence[int], rows: int, size: BatchSize) -> int:
+        """So many rows of a group at most that texts, each as long as the longest in a dictionary, take no more than a
+        few times the bytes that are wanted."""
+        most, group, row = _LONG_BATCHES * size.bytes, self.metadata.row_group(number), 0
+        for leaf in leaves:
+            chunk = group.column(leaf)
+            if chunk.physical_type != "BYTE_ARRAY" or rows * chunk.total_uncompressed_size <= most:
+                continue
+            look = partial(self._as_places, number, leaf)
+            values = -(-chunk.num_values // max(1, group.num_rows))
+            row += values * longest_text(self._opened, chunk, most // (rows * max(1, values)), look)
+        return rows if rows * row <= most else max(1, most // row)
+
+    def _as_places(self, number: int, leaf: int) -> pa.DictionaryArray | None:
+        """The first row of a column as a place in its dictionary; None of one that has columns above it."""
+        path = self._file.schema.column(leaf).path
+        if path not in self._file.schema_arrow.names:
+            return None
+        file = pq.ParquetFile(self._opened, metadata=self.metadata, read_dictionary=[path], **self._streamed)
+        batch = next(iter(file.iter_batches(1, row_groups=[number], columns=[path], use_threads=False)))
+        return batch.column(0) if isinstance(batch.column(0), pa.DictionaryArray) else None
 
     def group(
         self, number: int, size: BatchSize, fields: Sequence[DataField] | None = None
@@ -372,7 +401,7 @@ class ParquetSource:
         self._check(number, leaves)
         group, wide = self.metadata.row_group(number), self._width(number, leaves)
         rows = max(1024, min(size.rows, int(size.bytes * group.num_rows / max(wide, 1))))
-        rows = self._shredded.most(rows)
+        rows = self._shredded.most(self._fitting(number, leaves, min(rows, max(1, group.num_rows)), size))
         names = [item.name for item in fields]
         found = 0
         threads = wide >= _THREADED  # else to start them takes longer than to decode

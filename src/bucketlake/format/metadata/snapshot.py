@@ -132,6 +132,12 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
     return pretty_json({**found, **snapshot.unknown}).encode()
 
 
+def unreadable(snapshot: Snapshot) -> list[str]:
+    """Names of fields that no reader would take: numbers beyond what a base near the end of its range leaves."""
+    values = {name: getattr(snapshot, attribute) for name, attribute in _NAMES.items() if attribute != "commit_kind"}
+    return [name for name, value in values.items() if value is not None and not _fits(_NAMES[name], value)]
+
+
 def decode_snapshot(data: bytes, source: str = "snapshot") -> Snapshot:
     """The snapshot of a snapshot or tag file; fields unknown here are in `unknown`.
 
@@ -173,6 +179,7 @@ _RANGES = {
     "schema_id": (0, (1 << 31) - 1),
     "version": (1, SNAPSHOT_VERSION),
     "time_millis": (0, LATEST_MILLIS),
+    "next_row_id": (0, LARGEST_LONG),
     "base_manifest_list_size": (-1, LARGEST_LONG),
     "delta_manifest_list_size": (-1, LARGEST_LONG),
     "changelog_manifest_list_size": (-1, LARGEST_LONG),

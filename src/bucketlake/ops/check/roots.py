@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TypeVar
 
-from bucketlake.errors import BucketlakeError, StorageError
+from bucketlake.errors import BucketlakeError, NotFoundError, StorageError
 from bucketlake.file_names import number_of
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.check.findings import Findings, Place, shown
@@ -186,10 +186,11 @@ def _check_counts(snapshots: Sequence[Snapshot], store: Store, findings: Finding
 
 
 def hint_text(store: Store, path: str) -> str | None:
-    """What a hint holds, None if there is none."""
-    if store.env.storage.info(path) is None:
+    """What a hint holds, None if there is none; where it cannot be read, as a folder, the error."""
+    found = attempted(lambda: store.env.storage.read(path, 0, 64))
+    if isinstance(found, NotFoundError):
         return None
-    return store.env.storage.read(path, 0, 64).decode("utf-8", "replace").strip()
+    return found.what if isinstance(found, BucketlakeError) else found.decode("utf-8", "replace").strip()
 
 
 def _check_hints(store: Store, ids: Sequence[int], history: Sequence[int], findings: Findings) -> None:
@@ -197,10 +198,10 @@ def _check_hints(store: Store, ids: Sequence[int], history: Sequence[int], findi
     newest = str(ids[-1]) if ids else "none"
     later = number_of(latest or "") or 0  # committed since the ids were listed
     if latest is not None and latest != newest and not (ids and later > ids[-1] and store.has_snapshot(later)):
-        findings.add("hint-latest", f"it says {latest[:20]!r}, the newest is {newest}", Place(store.paths.latest_hint))
+        findings.add("hint-latest", f"it says {latest[:40]!r}, the newest is {newest}", Place(store.paths.latest_hint))
     oldest = str(history[0]) if history else "none"
     if earliest is not None and earliest not in (oldest, str(ids[0]) if ids else oldest):
-        cause = f"it says {earliest[:20]!r}, the oldest is {oldest}"
+        cause = f"it says {earliest[:40]!r}, the oldest is {oldest}"
         findings.add("hint-earliest", cause, Place(store.paths.earliest_hint))
 
 
@@ -212,7 +213,7 @@ def _check_changelog_hints(store: Store, ids: Sequence[int], findings: Findings)
     for path, wanted in ends:
         text = hint_text(store, path)
         if text is not None and wanted is not None and text != str(wanted):
-            findings.add("hint-changelog", f"it says {text[:20]!r}, the end is {wanted}", Place(path))
+            findings.add("hint-changelog", f"it says {text[:40]!r}, the end is {wanted}", Place(path))
 
 
 # ---------------------------------------------------------------------------------------------- consumers

@@ -22,6 +22,7 @@ from bucketlake.lsm.levels import key_range_of
 from bucketlake.ops.buckets.postpone import after
 from bucketlake.ops.commit.chain import Guard
 from bucketlake.ops.commit.conflicts import Base, CommitName, Rules, check, name_of
+from bucketlake.ops.commit.invariants import check_invariants
 from bucketlake.ops.commit.manifests import (
     WrittenList,
     combine_indexes,
@@ -302,37 +303,3 @@ def _without_stats(entry: ManifestEntry) -> ManifestEntry:
     if entry.kind == FileKind.ADD:
         return entry
     return replace(entry, file=replace(entry.file, value_stats=EMPTY_STATS, value_stats_cols=()))
-
-
-def check_invariants(
-    store: Store,
-    base: Snapshot | None,
-    snapshot: Snapshot,
-    base_list: WrittenList,
-    delta: WrittenList,
-    changes: Changes,
-) -> None:
-    """Raise CorruptError if a snapshot about to be published contradicts itself or its base.
-
-    Spec: docs/spec/commit.md#invariants
-    """
-    added = sum(1 for entry in changes.table if entry.kind == FileKind.ADD)
-    old = () if base is None else store.data_manifests(base)
-    failures = {
-        "ids are contiguous": snapshot.id != (base.id + 1 if base else FIRST_SNAPSHOT_ID),
-        "total = base + delta": snapshot.total_record_count
-        != (base.total_record_count if base else 0) + snapshot.delta_record_count,
-        "delta manifests hold the delta": (added, len(changes.table) - added)
-        != (sum(m.num_added_files for m in delta.manifests), sum(m.num_deleted_files for m in delta.manifests)),
-        "merging keeps the files": _net(base_list.manifests) != _net(old),
-        "an append deletes nothing": snapshot.commit_kind is CommitKind.APPEND and added != len(changes.table),
-        "the watermark never falls": bool(base and base.watermark is not None)
-        and (snapshot.watermark is None or base is None or snapshot.watermark < (base.watermark or 0)),
-    }
-    broken = [rule for rule, failed in failures.items() if failed]
-    if broken:
-        raise CorruptError("refused to publish a contradictory snapshot", snapshot=snapshot.id, broken=broken)
-
-
-def _net(manifests: Sequence[ManifestFile]) -> int:
-    return sum(m.num_added_files - m.num_deleted_files for m in manifests)

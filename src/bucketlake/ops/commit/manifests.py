@@ -21,7 +21,7 @@ from bucketlake.format.metadata.manifest import (
     encode_manifest_list,
 )
 from bucketlake.ops.commit.manifest_order import in_order, overlapping, sort_column
-from bucketlake.ops.table.entries import entry_key, fold
+from bucketlake.ops.table.entries import EntryKey, entry_key, fold_between
 from bucketlake.ops.table.partition_stats import may_hold, partition_stats
 from bucketlake.ops.table.store import Store
 from bucketlake.types.model import DataType
@@ -137,7 +137,7 @@ def _merge_run(store: Store, manifests: Sequence[ManifestFile]) -> Sequence[Mani
     if len(manifests) == 1:
         return manifests
     entries = [entry for part in store.manifests(manifests) for entry in part]
-    return write_manifests(store, in_order(store, list(fold(entries).values())))
+    return write_manifests(store, in_order(store, fold_between(entries)))
 
 
 def _merge_fully(store: Store, manifests: Sequence[ManifestFile]) -> tuple[ManifestFile, ...] | None:
@@ -164,12 +164,16 @@ def _merge_fully(store: Store, manifests: Sequence[ManifestFile]) -> tuple[Manif
     if len(merging) <= 1:
         return None
     rewritten: list[ManifestEntry] = []
+    back: dict[EntryKey, ManifestEntry] = {}  # files that were deleted, and brought back by a rollback
     for (manifest, must), part in zip(merging, store.manifests([m for m, _ in merging]), strict=True):
-        live = [e for e in part if e.kind == FileKind.ADD and entry_key(e) not in deleted]
+        told = [(entry_key(entry), entry) for entry in part]
+        back.update({key: entry for key, entry in told if key in deleted})
+        live = [entry for key, entry in told if key not in deleted]
         if must or len(live) != len(part):
             rewritten.extend(live)
         else:
             kept.append(manifest)
+    rewritten += [entry for entry in back.values() if entry.kind == FileKind.ADD]
     return (*kept, *write_manifests(store, in_order(store, rewritten)))
 
 

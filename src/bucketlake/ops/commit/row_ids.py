@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from bucketlake.errors import CorruptError, UnsupportedError
 from bucketlake.format.data.blob import is_blob
+from bucketlake.format.guard import LARGEST_LONG
 from bucketlake.format.metadata.manifest import DataFile, FileKind, FileSource, ManifestEntry
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.schema.schema import ROW_ID_FIELD, SEQUENCE_FIELD
@@ -21,7 +22,7 @@ def with_row_ids(
     """The entries of a snapshot with first row ids for the files whose rows have none yet, from the base's next one on,
     and its id as the number of all rows that are new or changed. `grouped`: partition by partition.
 
-    Raises UnsupportedError for a compacted file without ids: its rows had some.
+    Raises UnsupportedError for a compacted file without ids: its rows had some. CorruptError where none are left.
     """
     free, blobs = _next(base), _Blobs()
     found = []
@@ -43,6 +44,8 @@ def with_row_ids(
             entry = replace(entry, file=file)
         found.append(entry)
     blobs.close()
+    if free > LARGEST_LONG:
+        raise CorruptError("no ids are left for new rows", snapshot=snapshot_id, next=free)
     return tuple(found)
 
 

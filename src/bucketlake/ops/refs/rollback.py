@@ -15,16 +15,17 @@ Spec: docs/spec/tags.md#rollback
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from bucketlake.errors import ConflictError, NotFoundError, StorageError
-from bucketlake.format.metadata.manifest import FileKind
+from bucketlake.format.metadata.manifest import FileKind, ManifestEntry, ManifestFile
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
 from bucketlake.ops.buckets.postpone import in_commit_order
 from bucketlake.ops.clean.removal import delete_name
 from bucketlake.ops.commit.conflicts import CommitName
+from bucketlake.ops.commit.manifests import write_manifests
 from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.commit.schemas import refuse_other_merges
 from bucketlake.ops.refs.tags import create_tag, delete_tag, is_held, plain_snapshot, revived
@@ -242,10 +243,24 @@ def _restoring(store: Store, target: Snapshot, user: str) -> Snapshot:
         theirs = {entry.file.file_name: entry for entry in view.indexes}
         indexes = [replace(entry, kind=FileKind.DELETE) for name, entry in theirs.items() if name not in ours]
         indexes += [entry for name, entry in ours.items() if name not in theirs]
-        return Changes(tuple(gone + back), (), tuple(indexes))
+        return Changes(tuple(gone + back), (), tuple(indexes), retold=_only(store, tuple(live.values())))
 
     request = Request(CommitName(0, user, BATCH_COMMIT_IDENTIFIER, CommitKind.OVERWRITE), plan)
     return Publisher(store).publish(request)
+
+
+def _only(store: Store, live: Sequence[ManifestEntry]) -> Callable[[ManifestFile], Sequence[ManifestFile]]:
+    """What tells the base's live files anew, without what was deleted: Paimon, where it merges all manifests, forgets a
+    file that one of them deletes, also where a later one brings it back."""
+    written: list[ManifestFile] = []
+
+    def retold(manifest: ManifestFile) -> Sequence[ManifestFile]:
+        if written:
+            return ()
+        written.extend(write_manifests(store, live))
+        return written
+
+    return retold
 
 
 def _may_have_come(store: Store, user: str) -> bool:

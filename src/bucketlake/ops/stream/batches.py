@@ -1,6 +1,6 @@
 """Batches that a streaming query writes: each is one commit, and one that comes again is recognised.
 
-    stream/stream-<query>   { "version": 1, "batch": 7, "base": 41, "fingerprint": "…", "done": false }
+    stream/stream-<query>   { "version": 1, "batch": 7, "base": 41, "fingerprint": "…", "done": false, "run": "…" }
 
 A snapshot says which query and batch made it. As snapshots expire, what was begun last is noted before anything of it
 is published: a batch that comes again and whose snapshot may have expired is refused rather than doubled.
@@ -30,7 +30,7 @@ VERSION = 1
 class BatchName:
     """A batch of a query. `fingerprint`: of what it reads, "" where that is not known; `watermark`: epoch milliseconds
     of the query's event time; `first`: the query may begin at any number, as nothing is known of its checkpoint;
-    `base`: the newest snapshot when it was begun, 0 without one."""
+    `base`: the newest snapshot when it was begun, 0 without one; `run`: who began it, "" before anybody has."""
 
     query: str
     number: int
@@ -38,6 +38,7 @@ class BatchName:
     watermark: int | None = None
     first: bool = False
     base: int = 0
+    run: str = ""
 
     def __post_init__(self) -> None:
         if self.number < 0:
@@ -46,12 +47,13 @@ class BatchName:
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """What a query's file says: the batch that was begun last, on which snapshot (0: none)."""
+    """What a query's file says: the batch that was begun last, on which snapshot (0: none), by whom ("": not known)."""
 
     batch: int
     base: int
     fingerprint: str
     done: bool
+    run: str
 
 
 def committed(store: Store, batch: BatchName) -> Snapshot | bool:
@@ -101,23 +103,26 @@ def written_once(store: Store, batch: BatchName, write: Callable[[BatchName], Sn
     before = on_newest(store, lambda: committed(store, batch))
     if before is not False:
         return None if before is True else before
-    begun = replace(batch, base=store.latest_snapshot_id() or 0)
+    begun = replace(batch, base=store.latest_snapshot_id() or 0, run=store.env.clock.new_uuid())
     _note(store, begun, done=False)
     snapshot = write(begun)
     if snapshot is None:  # nothing else would tell that it is done
+        Once(store, begun).stands()
         _note(store, begun, done=True)
     return snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """Refuses to publish a batch on a base on which it is published already: by another run of the query."""
+    """Refuses to publish a batch that another run of the query has begun since, and one on a base on which it is
+    published already: a snapshot alone tells nothing once it has expired."""
 
     store: Store
     batch: BatchName
 
     def check(self, messages: Sequence[CommitMessage], view: View) -> None:
-        """ConflictError where the base, or one since the batch was begun, is this batch."""
+        """ConflictError where this run is overtaken, or the base, or one since the batch was begun, is this batch."""
+        self.stands()
         newest = view.snapshot.id if view.snapshot is not None else 0
         for number in range(self.batch.base + 1, newest + 1):
             found = self.store.find_snapshot(number)
@@ -125,14 +130,23 @@ class Once:
                 self.batch.query,
                 self.batch.number,
             ):
-                raise ConflictError(
-                    "another run of the query has committed this batch meanwhile",
-                    table=self.store.paths.root,
-                    query=self.batch.query,
-                    batch=self.batch.number,
-                    snapshot=number,
-                    remedy="run a query once at a time",
-                )
+                raise self._overtaken("committed", number)
+
+    def stands(self) -> None:
+        """Raise ConflictError where another run has begun the batch, or a later one, since this one has."""
+        begun = _begun(self.store, self.batch.query) if self.batch.run else None
+        if self.batch.run and (begun is None or begun.run != self.batch.run):
+            raise self._overtaken("begun", None)
+
+    def _overtaken(self, what: str, snapshot: int | None) -> ConflictError:
+        return ConflictError(
+            f"another run of the query has {what} this batch, or a later one, meanwhile",
+            table=self.store.paths.root,
+            query=self.batch.query,
+            batch=self.batch.number,
+            snapshot=snapshot,
+            remedy="run a query once at a time",
+        )
 
 
 def _same_rows(store: Store, batch: BatchName, begun: _Begun, done: bool) -> None:
@@ -180,7 +194,8 @@ def _begun(store: Store, query: str) -> _Begun | None:
         batch, base = found.get("batch"), found.get("base")
         if found.get("version") != VERSION or not isinstance(batch, int) or not isinstance(base, int):
             raise ValueError(f"version {found.get('version')!r:.20}, batch {batch!r:.20}")
-        return _Begun(batch, base, str(found.get("fingerprint") or ""), found.get("done") is True)
+        texts = {name: str(found.get(name) or "") for name in ("fingerprint", "run")}
+        return _Begun(batch, base, done=found.get("done") is True, **texts)
 
 
 def _note(store: Store, batch: BatchName, done: bool) -> None:
@@ -190,5 +205,6 @@ def _note(store: Store, batch: BatchName, done: bool) -> None:
         "base": batch.base,
         "fingerprint": batch.fingerprint,
         "done": done,
+        "run": batch.run,
     }
     store.env.storage.write(store.paths.stream(batch.query), json.dumps(told).encode())

@@ -39,8 +39,11 @@ def bucket_key(entry: ManifestEntry) -> BucketKey:
     return entry.partition, entry.bucket
 
 
-def fold(entries: Iterable[ManifestEntry]) -> dict[EntryKey, ManifestEntry]:
+def fold(
+    entries: Iterable[ManifestEntry], replaced: dict[EntryKey, ManifestEntry] | None = None
+) -> dict[EntryKey, ManifestEntry]:
     """What remains after applying entries in order: adds not deleted, and deletes whose add is not among them.
+    `replaced`: takes such deletes of files that were added again behind them.
 
     Raises CorruptError for a file added twice.
     Spec: docs/spec/commit.md#folding
@@ -56,12 +59,24 @@ def fold(entries: Iterable[ManifestEntry]) -> dict[EntryKey, ManifestEntry]:
                     bucket=entry.bucket,
                     level=entry.file.level,
                 )
+            if known is not None and replaced is not None:
+                replaced[key] = known
             live[key] = entry
         elif known is not None and known.kind == FileKind.ADD:
             del live[key]
+            if replaced and key in replaced:
+                live[key] = replaced.pop(key)
         else:
             live[key] = entry
     return live
+
+
+def fold_between(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
+    """Fewer entries that mean the same between others: of a file that was there before, deleted and brought back by a
+    rollback, both entries stay, in their order."""
+    replaced: dict[EntryKey, ManifestEntry] = {}
+    live = fold(entries, replaced)
+    return [*replaced.values(), *live.values()]
 
 
 def deletion(entry: ManifestEntry) -> ManifestEntry:

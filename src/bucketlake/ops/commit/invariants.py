@@ -1,0 +1,50 @@
+"""What holds of every snapshot: asked before it is published, of the one place where that is done.
+
+Spec: docs/spec/commit.md#invariants
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bucketlake.errors import CorruptError
+from bucketlake.format.metadata.manifest import SEQUENCE, FileKind, ManifestFile
+from bucketlake.format.metadata.snapshot import CommitKind, Snapshot, unreadable
+from bucketlake.ops.commit.manifests import WrittenList
+from bucketlake.ops.table.changes import Changes
+from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
+
+
+def check_invariants(
+    store: Store,
+    base: Snapshot | None,
+    snapshot: Snapshot,
+    base_list: WrittenList,
+    delta: WrittenList,
+    changes: Changes,
+) -> None:
+    """Raise CorruptError if a snapshot about to be published contradicts itself or its base.
+
+    Spec: docs/spec/commit.md#invariants
+    """
+    added = sum(1 for entry in changes.table if entry.kind == FileKind.ADD)
+    old = () if base is None else store.data_manifests(base)
+    failures = {
+        "ids are contiguous": snapshot.id != (base.id + 1 if base else FIRST_SNAPSHOT_ID),
+        "total = base + delta": snapshot.total_record_count
+        != (base.total_record_count if base else 0) + snapshot.delta_record_count,
+        "delta manifests hold the delta": (added, len(changes.table) - added)
+        != (sum(m.num_added_files for m in delta.manifests), sum(m.num_deleted_files for m in delta.manifests)),
+        "merging keeps the files": _net(base_list.manifests) != _net(old),
+        "sequence numbers are in range": any(e.file.max_sequence_number > SEQUENCE[1] for e in changes.table),
+        "an append deletes nothing": snapshot.commit_kind is CommitKind.APPEND and added != len(changes.table),
+        "the watermark never falls": bool(base and base.watermark is not None)
+        and (snapshot.watermark is None or base is None or snapshot.watermark < (base.watermark or 0)),
+    }
+    broken = [rule for rule, failed in failures.items() if failed] + [f"{n} is in range" for n in unreadable(snapshot)]
+    if broken:
+        raise CorruptError("refused to publish a contradictory snapshot", snapshot=snapshot.id, broken=broken)
+
+
+def _net(manifests: Sequence[ManifestFile]) -> int:
+    return sum(m.num_added_files - m.num_deleted_files for m in manifests)
