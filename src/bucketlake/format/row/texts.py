@@ -106,7 +106,10 @@ def _shortest_float(value: float) -> str:
 
 
 def _as_float32(value: float) -> bytes:
-    return struct.pack("<f", value)
+    try:
+        return struct.pack("<f", value)
+    except OverflowError:  # few digits of the greatest values round to more than the type holds
+        return b""
 
 
 def _seconds(value: Any, kind: DataType) -> tuple[dt.datetime, int]:
