@@ -513,11 +513,11 @@ class Cursor:
         if not self.done:
             self.fail("unexpected text")
 
-    def fail(self, what: str) -> None:
-        """Raise InvalidError naming this place."""
+    def fail(self, what: str, remedy: str | None = None) -> None:
+        """Raise InvalidError naming this place; what to do about it is guessed where it is not said."""
         token = self.peek()
         place = token.start if token is not None else len(self.text)
-        remedy = habits.remedy(self.text, place) or "correct the statement"
+        remedy = remedy or habits.remedy(self.text, place) or "correct the statement"
         raise InvalidError(f"SQL: {what}", **_told_place(self.text, place), remedy=remedy)
 
 
