@@ -10,11 +10,11 @@ Spec: docs/spec/reading.md#data-source, docs/dataframes.md
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ContextDecorator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import wraps
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 from uuid import NAMESPACE_URL, uuid5
 
 import pyarrow as pa
@@ -67,6 +67,9 @@ from bucketlake.types.instants import LEGACY_TIMESTAMPS
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 FORMAT = "bucketlake"
 READ_CHANGELOG = "read.changelog"
 OWN_OPTIONS = ("path", "columns", "where", "replacewhere", "catalog", "database", "table", READ_CHANGELOG)
@@ -96,9 +99,21 @@ def source_of(spark: SparkSession, table: Table) -> str:
     return name
 
 
-class _Brief(ContextDecorator):
+class _Brief:
     """Within it, and in methods that it decorates, errors for users come without the frames that they passed: Spark
     puts them into its message."""
+
+    def __call__(self, method: Callable[P, R]) -> Callable[P, R]:
+        """The method, brief."""
+
+        @wraps(method)
+        def called(*args: P.args, **named: P.kwargs) -> R:
+            try:
+                return method(*args, **named)
+            except BucketlakeError as error:
+                raise error.with_traceback(None) from None
+
+        return called
 
     def __enter__(self) -> None:
         """Nothing to do."""

@@ -217,8 +217,7 @@ def _load(
 
 def _named_apart(said: Said, path: Any, format: str | None, told: dict[str, Any]) -> tuple[Layer, LakeName] | None:
     """The table that the options `catalog`, `database` and `table` name, which are taken out; the folder stands for
-    what is not said of the latter two. None without a catalog of an attachment. NotFoundError: there is no such table.
-    """
+    what is not said of the latter two. None without a catalog of an attachment."""
     keys = {key.lower(): key for key in told}
     if "catalog" not in keys or not _is_lakes(format or said.calls.get("format")):
         return None
