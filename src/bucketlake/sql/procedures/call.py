@@ -64,10 +64,10 @@ def parse(cursor: Cursor) -> Statement | None:
         cursor.rest()
         return _OfCatalog(cursor.text, name[0])
     procedure = find_procedure(name[-1])
-    arguments = _bound(procedure, _arguments(cursor))
+    given = _arguments(cursor)
     if procedure.run is None:
         raise UnsupportedError(f"procedure sys.{procedure.name} is not supported", reason=procedure.missing)
-    return Call(procedure, arguments)
+    return Call(procedure, _bound(procedure, given))
 
 
 @dataclass(frozen=True, slots=True)
