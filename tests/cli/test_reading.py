@@ -124,6 +124,9 @@ def test_errors_are_message_place_remedy(run: Run, shared: str) -> None:
     assert told.error["place"] == {"table": "db.order"}
     for words in (["nope"], ["tables", "--nope"], ["cat"], ["cat", "t", "--format", "xml"], []):
         assert run(*words, warehouse=shared).status == 2, words
+    assert "Did you mean 'snapshots'?" in run("history", "db.orders", warehouse=shared).err
+    folder = f"{shared}/db.db/orders"
+    assert f"write 'db.orders'; the warehouse, '{shared}', is said apart" in run("files", folder, warehouse=shared).err
     assert run("tables").status == 2  # no warehouse
     assert run("tables", warehouse="nowhere").status == 1
     assert run("tables", "--nope", "--json").error["kind"] == "UsageError"

@@ -50,6 +50,8 @@ these brackets reach Spark alone, which does not know the lake's tables.
 `${name}` is a setting of the session (`SET name = …`), put in before anything is read, as by Spark;
 `spark.sql.variable.substitute` = `false` leaves it as it stands.
 
+Names with `$` (`t$snapshots`, `t$branch_b`) need no backticks.
+
 ## Errors
 
 Errors point at the statement as you wrote it. Spark's own errors are rephrased with line, column and a caret in that

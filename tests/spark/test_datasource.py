@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -60,6 +61,28 @@ def test_wrong_columns_and_paths_are_refused(lake: Lake, table) -> None:
         lake.spark.read.format("bucketlake").load(table.path + "x").count()
     assert table.snapshots() == []
     assert "newest_schema" not in str(caught.value), "frames inside are no business of the user's"
+
+
+def test_errors_tell_what_to_do_without_frames(classic: Lake, tmp_path: Path) -> None:
+    classic.catalog.create_table("db.t", pa.schema({"id": pa.int32()}))
+    spark, path = classic.spark, classic.catalog.table_path("db.t")
+    reader = spark.read.format("bucketlake")
+    assert reader.option("catalog", "paimon").option("database", "db").option("table", "t").load("/x").count() == 0
+    stream = spark.readStream.format("bucketlake").load(path)
+    limited = spark.readStream.format("bucketlake").option("read.stream.minRowsPerTrigger", 5)
+    for refused, told in (
+        (lambda: reader.option("catalog", "hive").option("table", "t").load(), "no such catalog.*bucketlake or paimon"),
+        (lambda: spark.read.format("bucketlake").load("t").count(), r'a name is an option: .option\("table", "t"\)'),
+        (lambda: limited.load(path), "set both"),
+        (lambda: classic.table("db.t").read_stream(**{"read.stream.maxFilesPerTrigger": 0}), "less than one"),
+        (lambda: spark.range(5_000_000_000, 5_000_000_001).write.format("bucketlake").mode("append").save(path), "fit"),
+    ):
+        with pytest.raises(Exception, match=told) as caught:
+            refused()
+        assert not re.search(r"ops/|sql/text|schema\.py|types/arrow", str(caught.value)), "no frames inside"
+    query = stream.writeStream.format("bucketlake").option("checkpointLocation", str(tmp_path / "c"))
+    with pytest.raises(Exception, match=r"write_stream\(df, checkpoint"):
+        query.trigger(availableNow=True).start(path).awaitTermination()
 
 
 @pytest.mark.spark

@@ -47,6 +47,11 @@ def test_through_sql(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     described = rows(lake, "DESCRIBE `T$snapshots`")
     assert ("commit_time", "timestamp_ntz", None) in described and len(described) == 16
     assert rows(lake, "SELECT table_name, primary_key FROM sys.tables") == [("T", True)]
+    before = lake.current_database
+    lake.sql("USE sys")
+    assert rows(lake, "SELECT table_name FROM tables") == [("T",)]
+    assert "all_table_options" in [row.tableName for row in lake.sql("SHOW TABLES").collect()]
+    lake.sql(f"USE {before}")
     assert rows(lake, "SELECT tableName FROM (SELECT 1) x, (SELECT table_name AS tableName FROM sys.tables)") == [
         ("T",)
     ]

@@ -103,7 +103,8 @@ def test_a_stopped_session_is_named(tmp_path: Path) -> None:
     code = (
         "import bucketlake, sys\nlake = bucketlake.connect(sys.argv[1])\n"
         "lake.sql('CREATE TABLE t (id INT)')\nframe = lake.sql('SELECT 1 AS id')\nlake.spark.stop()\n"
-        "for call in (lambda: lake.sql('SELECT 1'), lambda: lake.table('t').write(frame)):\n"
+        "t = lake.table('t')\n"
+        "for call in (lambda: lake.sql('SELECT 1'), lambda: t.write(frame), t.read):\n"
         "    try:\n        call()\n"
         "    except bucketlake.InvalidError as error:\n        print(error)\n"
         "print('rows', bucketlake.connect(sys.argv[1]).sql('SELECT * FROM t').count())\n"
@@ -112,7 +113,7 @@ def test_a_stopped_session_is_named(tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "wh")], env=environment, capture_output=True, text=True, check=False
     )
-    assert run.stdout.count("the Spark session was stopped") == 2, run.stdout + run.stderr[-2000:]
+    assert run.stdout.count("the Spark session was stopped") == 3, run.stdout + run.stderr[-2000:]
     assert "rows 0" in run.stdout
 
 
@@ -195,9 +196,18 @@ def test_what_other_libraries_call_it_is_told(classic: Lake) -> None:
     ):
         with pytest.raises(AttributeError, match=here):
             getattr(owner, name)
-    for option, here in (("versionAsOf", "version"), ("as_of", "timestamp")):
+    for option, here in (
+        ("versionAsOf", "version"),
+        ("as_of", "timestamp"),
+        ("filter", "where"),
+        ("select", "columns"),
+    ):
         with pytest.raises(InvalidError, match=f"no such option.*did you mean '{here}'"):
             table.read(**{option: 1})
+    for option, here in (("partiton_by", "'partition_by'"), ("options", "an argument of its own"), ("k1", "TBLPROP")):
+        with pytest.raises(InvalidError, match=f"no such option.*{here}"):
+            classic.write_table(classic.spark.range(1), "db.other", **{option: "id"})
+    assert not classic.catalog.table_exists("db.other")
     with pytest.raises(InvalidError, match="'foo' for key 'scan.mode'"):
         table.read_stream(scan_mode="foo")
     table.write(classic.spark.range(3).selectExpr("cast(id AS int) AS id"))

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 from tests.profile import later
 
 import bucketlake
-from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
+from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.spark.session import Lake
 
 
@@ -151,6 +152,77 @@ def test_streams_into_folders(attached: Lake, tmp_path: Path, by_option: bool) -
     assert _rows(spark.table("db.g")) == [(1, "b"), (2, "c")]
     with pytest.raises(InvalidError, match="checkpointLocation"):
         spark.readStream.table("db.f").writeStream.format("paimon").start(folder)
+
+
+def test_what_paimons_page_says_of_frames(attached: Lake, tmp_path: Path) -> None:
+    spark = attached.spark
+    spark.sql("USE lake.db")
+    data = spark.createDataFrame([(1, "x1", "p1"), (2, "x2", "p2")], "a INT, b STRING, pt STRING")
+    both = [(1, "x1", "p1"), (2, "x2", "p2")]
+    made = data.write.format("paimon").option("primary-key", "a,pt").option("k1", "v1").partitionBy("pt")
+    made.saveAsTable("page")
+    schema = attached.table("db.page").schema
+    assert schema.options["k1"] == "v1" and schema.primary_keys == ("a", "pt") and schema.partition_keys == ("pt",)
+    folder = attached.catalog.table_path("db.page")
+    read = spark.read.format("paimon")
+    assert _rows(read.table("page")) == _rows(read.load(folder)) == both
+    # ---- a catalog's name goes before the path, whose parts stand for what is not said
+    for options in ({}, {"table": "page"}, {"database": "db", "table": "page"}):
+        assert _rows(spark.read.format("paimon").option("catalog", "lake").options(**options).load(folder)) == both
+    elsewhere = spark.read.format("paimon").options(catalog="LAKE", database="db", table="page")
+    assert _rows(elsewhere.load("/nowhere")) == both
+    with pytest.raises(NotFoundError, match="pagee.*did you mean"):
+        spark.read.format("paimon").options(catalog="lake", database="db", table="pagee").load()
+    # ---- what the lake's format says of no table here, the data source reads
+    assert spark.read.format("paimon").load(f"{folder}$snapshots").count() == 1
+    other = bucketlake.open(tmp_path / "third")
+    other.create_database("d")
+    other.create_table("d.o", pa.schema({"id": pa.int32()})).write_arrow(pa.table({"id": pa.array([7], pa.int32())}))
+    assert _rows(spark.read.format("paimon").load(other.table_path("d.o"))) == [(7,)]
+    assert _rows(spark.read.load(other.table_path("d.o"), "paimon")) == [(7,)]
+    for nothing in (lambda: spark.read.format("paimon").load(f"{folder}x").collect(), lambda: made.save(f"{folder}x")):
+        with pytest.raises(Exception, match="no table in this folder|ErrorIfExists"):
+            nothing()
+    # ---- saved into the folder, by Spark's other modes and with the partitions that it has
+    data.limit(1).write.format("paimon").partitionBy("pt").mode("overwrite").save(folder)
+    assert _rows(spark.table("page")) == both[:1]
+    data.write.format("paimon").mode("ignore").save(folder)
+    assert _rows(spark.table("page")) == both[:1]
+    for refused, told in (
+        (lambda: data.write.format("paimon").save(folder), "already exists.*mode append"),
+        (lambda: data.write.format("paimon").partitionBy("b").mode("append").save(folder), "another partition_by"),
+        (lambda: data.write.format("paimon").option("k2", "v2").mode("append").save(folder), "no such option.*k2"),
+    ):
+        with pytest.raises(BucketlakeError, match=told):
+            refused()
+
+
+@pytest.mark.parametrize("kind", ["paimon", "bucketlake", None])
+def test_a_stream_makes_its_table(attached: Lake, tmp_path: Path, kind: str | None) -> None:
+    spark = attached.spark
+    spark.sql("USE lake.db")
+    spark.sql("CREATE TABLE src (id INT, pt STRING)")
+    spark.sql("INSERT INTO src VALUES (1, 'a'), (2, 'b'), (1, 'a')")
+
+    def run(into: str, checkpoint: str, keys: str = "pt", key: str = "id,pt") -> None:
+        stream = spark.readStream.table("src").writeStream.option("checkpointLocation", str(tmp_path / checkpoint))
+        stream = stream.option("primary-key", key).option("bucket", "1").partitionBy(keys).trigger(availableNow=True)
+        stream = stream if kind is None else stream.format(kind)
+        (stream.start(into) if "/" in into else stream.toTable(into)).awaitTermination()
+
+    run("made", "one")
+    schema = attached.table("db.made").schema
+    assert schema.primary_keys == ("id", "pt") and schema.partition_keys == ("pt",)
+    spark.sql("INSERT INTO src VALUES (3, 'c')")
+    run("made", "one")
+    assert _rows(spark.table("made")) == [(1, "a"), (2, "b"), (3, "c")]
+    if kind is not None:
+        run(attached.catalog.table_path("db.made"), "two")
+    with pytest.raises(InvalidError, match="another partition_by"):
+        run("made", "three", keys="id")
+    with pytest.raises(InvalidError, match="another primary_key"):
+        run("made", "three", key="id")
+    assert _rows(spark.table("made")) == [(1, "a"), (2, "b"), (3, "c")]
 
 
 def test_batches_of_a_stream_reach_the_lake(classic: Lake, tmp_path: Path) -> None:

@@ -173,6 +173,61 @@ def test_a_change_of_many_rows_goes_by_a_shuffle(classic: Lake) -> None:
     assert sum(files(classic)) == sum(before) + 100
 
 
+# What ON says, what the source's columns are, and whether rows can stay where they are when all columns are set.
+STAYS = {
+    "id and i": ("t.id = s.id AND t.i = s.i", "id, i", True),
+    "sides": ("(s.i = t.i) AND s.id = t.id", "id, i", True),
+    "another type": ("t.id = s.id AND t.i = s.i", "id, CAST(i AS BIGINT) AS i", False),
+    "text": ("t.id = s.id AND t.i = s.i", "id, concat('0', i) AS i", False),
+    "an expression": ("t.id = s.id AND t.i = s.i + 0", "id, i", False),
+    "an alternative": ("t.id = s.id AND (t.i = s.i OR s.id = 7)", "id, IF(id = 7, 9, i) AS i", False),
+    "another column": ("t.id = s.id AND t.i = s.j", "id, i + 1 AS i, i AS j", False),
+    "one of them": ("t.id = s.id", "id, i", False),
+}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("way", later(["driver", "shuffled", "tasks"], 1))
+@pytest.mark.parametrize("on", later(list(STAYS), 5))
+def test_rows_stay_where_on_says_what_places_them(
+    classic: Lake, monkeypatch: pytest.MonkeyPatch, on: str, way: str
+) -> None:
+    choose(monkeypatch, way)
+    condition, columns, stays = STAYS[on]
+    classic.sql("CREATE TABLE db.t (id BIGINT, i INT, v STRING) PARTITIONED BY (i)")
+    classic.sql("INSERT INTO db.t SELECT id, id % 3, 'old' FROM range(60) UNION ALL SELECT 60, NULL, 'old'")
+    before = files(classic)
+    changes = f"SELECT {columns}, 'new' AS v FROM (SELECT id, CAST(id % 3 AS INT) AS i FROM range(0, 90, 7))"
+    expected = {row[0]: row for row in rows_of(classic)}
+    query = f"SELECT t.id AS id, CAST(s.i AS INT) AS i, s.v AS v FROM db.t t JOIN ({changes}) s ON {condition}"
+    expected |= {row[0]: row for row in rows_of(classic, query)}
+    assert any(row[2] == "new" for row in expected.values())
+    classic.sql(f"MERGE INTO db.t t USING ({changes}) s ON {condition} WHEN MATCHED THEN UPDATE SET *")
+    assert rows_of(classic) == sorted(expected.values())
+    assert (files(classic) == before) == stays
+    assert not classic.table("db.t").table.fsck(level="rows").findings
+
+
+@pytest.mark.spark
+def test_rows_stay_where_clauses_set_what_they_hold(classic: Lake) -> None:
+    classic.sql("CREATE TABLE db.t (id BIGINT, p CHAR(3), f DOUBLE, v STRING) PARTITIONED BY (p, f)")
+    classic.sql("INSERT INTO db.t SELECT id, 'a', -0.0D, 'old' FROM range(20)")
+    before = files(classic)
+    source = "(SELECT id, 'a  ' AS p, 0.0D AS f, 'new' AS v FROM range(0, 20, 2))"
+    on = "t.id = s.id AND t.p = s.p AND t.f = s.f"
+    classic.sql(
+        f"""MERGE INTO db.t t USING {source} s ON {on} WHEN MATCHED AND s.id < 8 THEN UPDATE SET v = s.v, p = t.p, `F` = `t`.f
+        WHEN MATCHED AND s.id < 12 THEN UPDATE SET id = s.id, v = 'more' WHEN NOT MATCHED THEN INSERT *"""
+    )
+    assert files(classic) == before
+    told = {row[0]: row[3] for row in rows_of(classic)}
+    assert told == {id: "old" if id % 2 or id >= 12 else "new" if id < 8 else "more" for id in range(20)}
+    # Equal values of these types have other forms: the rows go where the source says.
+    classic.sql(f"MERGE INTO db.t t USING {source} s ON {on} WHEN MATCHED THEN UPDATE SET *")
+    assert files(classic) != before
+    assert sorted(str(row[2]) for row in rows_of(classic)) == ["-0.0"] * 10 + ["0.0"] * 10
+
+
 @pytest.mark.spark
 def test_columns_that_place_rows_move_them(classic: Lake) -> None:
     made(classic, "partitioned")

@@ -36,6 +36,7 @@ def rows(lake: Lake, text: str, args: object = None) -> set[tuple[object, ...]]:
 
 
 CASES = [
+    ("SELECT count(*) FROM orders$snapshots s JOIN db.orders$schemas USING (schema_id)", {(2,)}),
     ("SELECT id FROM orders WHERE day = 'a'", {(1,), (2,)}),
     ("SELECT o.id FROM orders o WHERE o.total > 6.5", {(1,), (3,), (4,)}),
     ("SELECT orders.id FROM orders WHERE orders.day IN ('b', 'c')", {(3,), (4,)}),

@@ -61,6 +61,21 @@ def test_failure_names_the_place() -> None:
         cursor.expect("TABLE")
 
 
+@pytest.mark.parametrize(
+    ("statement", "quoted"),
+    [
+        ("SELECT * FROM db.t$branch_b$files s JOIN u$files", "SELECT * FROM db.`t$branch_b$files` s JOIN `u$files`"),
+        (
+            "INSERT INTO `db`.t$branch_b VALUES ('a$b', \"c$d\")",
+            "INSERT INTO `db`.`t$branch_b` VALUES ('a$b', \"c$d\")",
+        ),
+        ("SELECT `x$y`, ${v}, a${v}, $1 FROM t $ x -- t$x", None),
+    ],
+)
+def test_names_with_a_dollar_need_no_backticks(statement: str, quoted: str | None) -> None:
+    assert text.with_quoted(statement) == (quoted or statement)
+
+
 def test_splice_and_blank_keep_the_rest() -> None:
     assert text.splice("abcdef", [(1, 2, "XX"), (4, 6, "")]) == "aXXcd"
     assert text.blank("ab\ncd", [(1, 4)]) == "a \n d"

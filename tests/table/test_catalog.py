@@ -177,6 +177,11 @@ def test_names_that_are_none(catalog: Catalog, name: str) -> None:
         catalog.table(name)
 
 
+def test_a_folder_is_no_name(catalog: Catalog) -> None:
+    with pytest.raises(InvalidError, match="folder where a table's name belongs.*write 'sales.orders'.*'/data/wh'"):
+        catalog.table("/data/wh/sales.db/orders/")
+
+
 def test_backticks_and_missing_names(catalog: Catalog) -> None:
     catalog.create_table("orders", SCHEMA)
     assert catalog.table("`default`.`orders`").name == "default.orders"

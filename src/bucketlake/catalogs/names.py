@@ -42,6 +42,10 @@ class Identifier:
 
 def parse_name(text: str, database: str = DEFAULT_DATABASE) -> Identifier:
     """`table`, `database.table`, either with `$system`, parts optionally in backticks; InvalidError otherwise."""
+    folder = name_of_folder(text)
+    if folder is not None:
+        remedy = f"write '{folder.text}'; the warehouse, '{text.rstrip('/').rsplit('/', 2)[0]}', is said apart"
+        raise InvalidError("a folder where a table's name belongs", path=text, remedy=remedy)
     parts = _split(text)
     if len(parts) not in (1, 2):
         raise InvalidError("not a table name", name=text, remedy="write `database.table`")
@@ -53,6 +57,15 @@ def parse_name(text: str, database: str = DEFAULT_DATABASE) -> Identifier:
     if found.branch is not None:
         check_name(found.branch, "branch")
     return found
+
+
+def name_of_folder(path: str) -> Identifier | None:
+    """The table that a folder would be, by the names of the last two: `…/<database>.db/<table>`; None for others."""
+    parts = path.rstrip("/").rsplit("/", 2)[1:]
+    if len(parts) < 2 or not all(parts) or not parts[0].endswith(DATABASE_SUFFIX):
+        return None
+    table, _, system = parts[1].partition("$")
+    return Identifier(parts[0].removesuffix(DATABASE_SUFFIX), table, system or None)
 
 
 def check_name(name: str, what: str) -> None:

@@ -44,6 +44,19 @@ __all__ = [
 
 HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 REQUIRED: Any = object()
+# What other tools call a command → what it is called here.
+_OF_OTHERS = {
+    **dict.fromkeys(("show", "ls", "list"), "tables"),
+    **dict.fromkeys(("history", "log", "versions"), "snapshots"),
+    **dict.fromkeys(("query", "shell", "exec", "run"), "sql"),
+    **dict.fromkeys(("read", "head", "select", "scan"), "cat"),
+    **dict.fromkeys(("info", "schema", "desc", "inspect"), "describe"),
+    **dict.fromkeys(("load", "insert", "write", "ingest", "append"), "import"),
+    **dict.fromkeys(("vacuum", "clean", "gc"), "expire"),
+    **dict.fromkeys(("restore", "revert"), "rollback"),
+    **dict.fromkeys(("page", "serve", "web", "server"), "ui"),
+    **{"optimize": "compact", "maintain": "watch", "check": "fsck", "repair": "fsck", "zorder": "cluster"},
+}
 
 
 class Option:
@@ -177,6 +190,13 @@ class Group(click.Group):
             context_settings=dict(HELP),
         )
         self.panel = panel
+
+    def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is meant; a name that other tools have for one is told."""
+        meant = _OF_OTHERS.get(args[0].lower())
+        if meant is not None and meant in self.commands and args[0] not in self.commands:
+            ctx.fail(f"No such command '{args[0]}'. (Did you mean '{meant}'?)")
+        return super().resolve_command(ctx, args)
 
     def format_options(self, ctx: Context, formatter: click.HelpFormatter) -> None:
         """What help says of options, and of the commands, panel by panel."""

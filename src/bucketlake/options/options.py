@@ -321,33 +321,45 @@ def near_key(key: str) -> str | None:
     return _SPELLINGS[near[0]] if near else None
 
 
-def option_keys(given: Mapping[str, Any]) -> dict[str, Any]:
+def option_keys(given: Mapping[str, Any], unknown: bool = False) -> dict[str, Any]:
     """Options by their true keys: Python names become the option that they spell (`scan_snapshot_id`); InvalidError
-    for those that spell none."""
-    return {_option_key(key): value for key, value in given.items()}
+    for those that spell none, but where `unknown` ones may stand, as among the properties of a table."""
+    return {_option_key(key, unknown): value for key, value in given.items()}
 
 
 _PYTHON_NAMES = {key.replace("-", "_").replace(".", "_"): key for key in OPTIONS}
 # Parameters of the calls that take options by Python names.
 _READS = ("columns", "where", "limit", "mode", "partition")
 _UPKEEP = ("partitions", "order_by", "full", "idle", "bucket_num", "retain_max", "retain_min", "older_than")
+_WRITES = ("partition_by", "by_position", "checkpoint", "trigger", "on_batch")
+_IN_ONE = ("option", "options", "properties", "scan_options", "table_options", "table_properties", "tblproperties")
 
-# What other libraries call what is read of a table's past.
+# What other libraries call what is read, and what is made.
 _OF_OTHERS = {
+    **dict.fromkeys(("filter", "filters", "predicate", "condition", "row_filter"), "where"),
+    **dict.fromkeys(("select", "selected_fields", "cols"), "columns"),
+    **dict.fromkeys(("partitionBy", "partitioned_by", "partition_cols", "partition_keys"), "partition_by"),
+    **dict.fromkeys(("pk", "keys", "primary_keys", "primaryKey", "key"), "primary_key"),
+    **dict.fromkeys(("mergeSchema", "merge_schema", "schema_mode"), "write_merge_schema"),
     **dict.fromkeys(("as_of", "timestamp_as_of", "timestampAsOf"), "timestamp"),
     **dict.fromkeys(("version_as_of", "versionAsOf"), "version"),
 }
 
 
-def _option_key(key: str) -> str:
+def _option_key(key: str, unknown: bool) -> str:
     if key in OPTIONS or "-" in key or "." in key:
         return key
     found = _PYTHON_NAMES.get(key) or _PYTHON_NAMES.get(f"scan_{key}")
-    if found is None:
-        near = [_OF_OTHERS[key]] if key in _OF_OTHERS else []
-        near = near or get_close_matches(key, (*_READS, *_UPKEEP, *_PYTHON_NAMES), 1)
-        raise InvalidError("no such option", option=key, remedy=f"did you mean '{near[0]}'?" if near else None)
-    return found
+    if found is not None or unknown:
+        return found or key
+    if key.lower() in _IN_ONE:
+        remedy = "each option is an argument of its own: scan_snapshot_id=1, or **{'scan.snapshot-id': 1}"
+    elif key in _OF_OTHERS:
+        remedy = f"did you mean '{_OF_OTHERS[key]}'?"
+    else:
+        near = get_close_matches(key, (*_READS, *_UPKEEP, *_WRITES, *_PYTHON_NAMES), 1)
+        remedy = f"did you mean '{near[0]}'?" if near else "keys of your own are TBLPROPERTIES, or have a '.' or '-'"
+    raise InvalidError("no such option", option=key, remedy=remedy)
 
 
 def _spelling(key: str) -> str:

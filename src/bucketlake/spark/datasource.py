@@ -25,11 +25,13 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamWriter,
     InputPartition,
     WriterCommitMessage,
 )
 
 from bucketlake.catalog import DEFAULT_DATABASE, open_catalog, open_named, parse_name
+from bucketlake.catalogs.names import Identifier, name_of_folder
 from bucketlake.env.object_store import STORAGE_PREFIXES, open_env
 from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.ops.buckets.postpone import counts_rows
@@ -40,6 +42,7 @@ from bucketlake.ops.scan.chain import refuse_stream
 from bucketlake.ops.scan.scan import Plan
 from bucketlake.ops.scan.select import one_place
 from bucketlake.ops.scan.system_tables import AUDIT_LOG, RowView, read_view
+from bucketlake.ops.stream.limits import LIMITS, Limits
 from bucketlake.ops.system.model import SystemTable
 from bucketlake.ops.table.messages import CommitMessage, Split, WriteTask
 from bucketlake.ops.table.store import Store
@@ -48,6 +51,7 @@ from bucketlake.ops.write.staging import stage, staged, unstage
 from bucketlake.ops.write.write import write_batches
 from bucketlake.options.catalog import ALLOWED_EXTERNAL, metastore_of
 from bucketlake.options.options import OPTIONS
+from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.predicate.tree import Predicate, is_exact
 from bucketlake.schema.merging import MERGE_SCHEMA, Merging
 from bucketlake.schema.schema import BucketMode, column_names
@@ -68,7 +72,7 @@ R = TypeVar("R")
 
 FORMAT = "bucketlake"
 READ_CHANGELOG = "read.changelog"
-OWN_OPTIONS = ("path", "columns", "where", "replacewhere", "table", "database", READ_CHANGELOG)
+OWN_OPTIONS = ("path", "columns", "where", "replacewhere", "catalog", "database", "table", READ_CHANGELOG)
 _NAME_IT = (
     'give its folder, .load("/warehouse/db.db/t") or .save(…); by name: lake.read_table and lake.write_table, or '
     "spark.table and saveAsTable once bucketlake.attach(spark, warehouse) was called"
@@ -95,17 +99,32 @@ def source_of(spark: SparkSession, table: Table) -> str:
     return name
 
 
-def _brief(method: Callable[P, R]) -> Callable[P, R]:
-    """The method, whose errors for users come without the frames that they passed: Spark puts them into its message."""
+class _Brief:
+    """Within it, and in methods that it decorates, errors for users come without the frames that they passed: Spark
+    puts them into its message."""
 
-    @wraps(method)
-    def called(*args: P.args, **named: P.kwargs) -> R:
-        try:
-            return method(*args, **named)
-        except BucketlakeError as error:
+    def __call__(self, method: Callable[P, R]) -> Callable[P, R]:
+        """The method, brief."""
+
+        @wraps(method)
+        def called(*args: P.args, **named: P.kwargs) -> R:
+            try:
+                return method(*args, **named)
+            except BucketlakeError as error:
+                raise error.with_traceback(None) from None
+
+        return called
+
+    def __enter__(self) -> None:
+        """Nothing to do."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """The error once more, from here."""
+        if isinstance(error, BucketlakeError):
             raise error.with_traceback(None) from None
 
-    return called
+
+_brief = _Brief()
 
 
 class BucketlakeSource(DataSource):  # type: ignore[misc]
@@ -126,6 +145,8 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
         """The table's columns, or those that option `columns` names, as of the snapshot that is read."""
         handle = self._table()
         one_place(handle.options)  # said here, for Spark asks a stream's reader only after `start` has returned
+        if any(key.lower().startswith(LIMITS) for key in self.options):
+            Limits.of(handle.options)
         try:
             table, _ = handle.as_of()
         except (InvalidError, NotFoundError, UnsupportedError):
@@ -191,6 +212,12 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
             return StagingWriter(table, sources, template, mode, partition)
         return CommitWriter(table, sources, template, mode, partition)
 
+    @_brief
+    def streamWriter(self, schema: T.StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """Refused: Spark tells such a writer no name of its query, by which a batch that comes again is known."""
+        remedy = "lake.table('db.t').write_stream(df, checkpoint=…), or bucketlake.attach the session first"
+        raise UnsupportedError("streams are not written by this format", table=self._table().name, remedy=remedy)
+
     def _table(self) -> Table:
         table = self._opened()
         if self.handle is None and LEGACY_TIMESTAMPS in self.options:  # this process knows no zone of the session's
@@ -202,12 +229,12 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
         return replace(table, view=RowView(AUDIT_LOG))
 
     def _opened(self) -> Table:
-        path, name = self.options.get("path"), self.options.get("table")
+        path, name = self.options.get("path"), self._named()
         given = {_CASED.get(k, k): v for k, v in self.options.items() if k.lower() not in OWN_OPTIONS}
         if self.handle is not None:
             return self.handle.with_options(given)
-        if not path and name and self.warehouse is not None:
-            found = parse_name(name, self.options.get("database") or DEFAULT_DATABASE)
+        if name is not None and self.warehouse is not None:
+            found = name
             if metastore_of(self.catalog_options) != "filesystem":
                 raise UnsupportedError(
                     "Spark's own processes have no way into this catalog, and open its tables by their folders alone",
@@ -220,7 +247,26 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
         storage = {key: value for key, value in given.items() if key.startswith((*STORAGE_PREFIXES, ALLOWED_EXTERNAL))}
         env, root = open_env(path, storage)
         dynamic = {key: value for key, value in given.items() if key not in storage}
-        return open_named(root, env, dynamic)
+        try:
+            return open_named(root, env, dynamic)
+        except NotFoundError as error:
+            if "/" in path:
+                raise
+            remedy = f'a name is an option: .option("table", "{path}"), or lake.read_table and lake.write_table take it'
+            raise NotFoundError(error.what, remedy=remedy, **error.details) from None
+
+    def _named(self) -> Identifier | None:
+        """The table that is meant by its name: with `catalog` whatever the path, whose parts stand for what is not
+        said then; else where there is no path."""
+        path, table, catalog = (self.options.get(key) for key in ("path", "table", "catalog"))
+        if catalog is None:
+            return parse_name(table, self.options.get("database") or DEFAULT_DATABASE) if table and not path else None
+        if catalog.lower() not in CATALOG_NAMES:
+            raise InvalidError("no such catalog", catalog=catalog, remedy=f"use {' or '.join(CATALOG_NAMES)}")
+        placed = name_of_folder(path or "")
+        database = self.options.get("database") or (placed.database if placed is not None else DEFAULT_DATABASE)
+        table = table or (placed.text.partition(".")[2] if placed is not None else None)
+        return None if table is None else parse_name(table, database)
 
     def _where(self, table: Table) -> Predicate | None:
         where = table.predicate(self.options.get("where"))
@@ -262,8 +308,9 @@ class SplitReader(DataSourceReader):  # type: ignore[misc]
         if isinstance(partition, SplitPartition):
             rows = self._rows[partition.branch]
             names = [f.name for f in rows.fields]
-            for batch in read_view(rows.store, rows.view, partition.split, names, rows.where):
-                yield spark_batch(batch, rows.fields)
+            with _brief:
+                for batch in read_view(rows.store, rows.view, partition.split, names, rows.where):
+                    yield spark_batch(batch, rows.fields)
 
 
 class MetadataReader(DataSourceReader):  # type: ignore[misc]
@@ -278,8 +325,9 @@ class MetadataReader(DataSourceReader):  # type: ignore[misc]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """All rows."""
-        for batch in self._table.to_batches(self._where, [f.name for f in self._fields]):
-            yield spark_batch(batch, self._fields)
+        with _brief:
+            for batch in self._table.to_batches(self._where, [f.name for f in self._fields]):
+                yield spark_batch(batch, self._fields)
 
 
 @dataclass
@@ -303,6 +351,7 @@ class CommitWriter(DataSourceArrowWriter):  # type: ignore[misc]
         self._table, self._sources, self._template = table, sources, template
         self._mode, self._partition = mode, partition
 
+    @_brief
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """One task's files; with `clustering.columns` its rows are in order."""
         (number, batches), store = self._incoming(iterator), self._table.store
@@ -319,6 +368,7 @@ class CommitWriter(DataSourceArrowWriter):  # type: ignore[misc]
         names, sources = list(self._sources), list(self._sources.values())
         return number, (batch.select(sources).rename_columns(names) for batch in iterator)
 
+    @_brief
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish the files as one snapshot, then compact what is due."""
         written = _collected(messages)
@@ -335,11 +385,13 @@ class CommitWriter(DataSourceArrowWriter):  # type: ignore[misc]
 class StagingWriter(CommitWriter):
     """Puts rows aside in the tasks, and writes them to their buckets where it commits: one process, bounded memory."""
 
+    @_brief
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """One task's rows, put aside."""
         number, batches = self._incoming(iterator)
         return Written(stage(self._table.store, batches, number, MOST_TASKS))
 
+    @_brief
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Write the rows of all tasks as one snapshot, then compact what is due."""
         aside = _collected(messages)

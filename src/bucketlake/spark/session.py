@@ -51,13 +51,15 @@ class Front:
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """How `Lake.write_table` writes."""
+    """How `Lake.write_table` writes. `spelled`: the options stand by their own keys, as Spark's writers have them,
+    unknown ones among them."""
 
     name: str
     mode: str = "append"
     partition_by: tuple[str, ...] = ()
     by_position: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
+    spelled: bool = False
 
 
 _NAMES = {"read": "lake.read_table(name)", "load": "lake.table(name)", "write": "lake.write_table(frame, name)"}

@@ -107,6 +107,7 @@ class LakeTable(Streams):
         opened. `scan_options`: `scan.*` and other dynamic options, and `read_changelog=True` for a column `rowkind` and
         deleted rows too, as the system table `$audit_log` has them.
         """
+        require_running(self.spark)
         table = _as_changes(self.table, scan_options)
         frame = reader.read(self.spark, table, columns, condition_text(where), scan_options, limit)
         return frame if limit is None else frame.limit(limit)

@@ -24,7 +24,7 @@ from bucketlake.sql.rows import copy_into, delete, insert_forms, merge_forms, up
 from bucketlake.sql.tables import alter, analyze, ddl, describe, foreign, show, views
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Parse, Statement, execute
-from bucketlake.sql.text.text import Cursor, split_statements, tokenize
+from bucketlake.sql.text.text import Cursor, split_statements, tokenize, with_quoted
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -60,17 +60,18 @@ def run(lake: Lake, statement: str, args: Any = None, given: Mapping[str, Any] |
     if len(statements) != 1:
         remedy = "call sql once a statement, or use sql_script" if statements else "there is none in the text"
         raise InvalidError("SQL: expected one statement", found=len(statements), remedy=remedy)
+    text = with_quoted(statements[0])
     try:
         mark = lake.catalog.env.clock.new_uuid().replace("-", "") if given else ""
         with settings_stay(), interrupts_stay():
-            result = _run(lake, statements[0], args, read_braces(statements[0], given, mark) if given else None)
+            result = _run(lake, text, args, read_braces(text, given, mark) if given else None)
     except PySparkException as error:
-        found = retold(error, statements[0], unknown.meant_function(lake, error))
+        found = retold(error, text, unknown.meant_function(lake, error))
         if found is None:
             raise
         raise found from None  # the one that Spark raised is of a text that the user did not write
     except (NotFoundError, AlreadyExistsError) as error:
-        with_condition(error, statements[0])
+        with_condition(error, text)
         raise
     return result if result is not None else lake.nothing
 

@@ -7,6 +7,7 @@ from bucketlake.ops.table.messages import Split
 from bucketlake.options.options import TableOptions
 from bucketlake.values import dataclass
 
+LIMITS = "read.stream."  # how their keys begin
 MAX_FILES = "read.stream.maxFilesPerTrigger"
 MAX_BYTES = "read.stream.maxBytesPerTrigger"
 MAX_ROWS = "read.stream.maxRowsPerTrigger"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, cast
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
+from bucketlake.errors import ConflictError
 from bucketlake.format.index.deletion_vector import Vector
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.change.append_rows import Means, change_rows
@@ -33,7 +34,7 @@ from bucketlake.predicate.tree import Predicate
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.cluster import parallelism
 from bucketlake.spark.instants import refuse_skipped, tells_otherwise
-from bucketlake.spark.merge.clauses import DELETE, INSERT, UPDATE, Merge, Side, assigned
+from bucketlake.spark.merge.clauses import DELETE, INSERT, UPDATE, Merge, Side, assigned, unchanged
 from bucketlake.spark.merge.held import Held, Target
 from bucketlake.spark.merge.keyed import TakeSource
 from bucketlake.spark.merge.outcome import Scope, is_final
@@ -66,12 +67,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class AppendedMerge:
-    """A MERGE with its stars expanded. Remembers the rows of its last attempt."""
+    """A MERGE with its stars expanded, and its source's columns. Remembers the rows of its last attempt."""
 
     spark: SparkSession
     table: Table
     merge: Merge
     rules: Rules
+    source: T.StructType
     _rows: Rows | None = field(default=None, init=False)
     _numbers: dict[str, int] = field(default_factory=dict, init=False)  # of the files of `_rows`, by `path_of`
 
@@ -81,6 +83,8 @@ class AppendedMerge:
 
         def find(store: Store, splits: Sequence[Split], base: Snapshot | None) -> dict[str, Vector]:
             source = take(base)
+            if self._unchanged - unchanged(self.merge, store.schema, source.schema):
+                raise ConflictError("the columns of the source changed meanwhile", remedy="merge again")
             closer = matching(self.merge, store.schema, source, prune)
             if base is not None and closer is not None and closer != prune:
                 splits = plan(store, Scan(closer, Selection(base))).splits
@@ -108,10 +112,14 @@ class AppendedMerge:
         """The columns that get new values in rows that stay; None where changed rows are written whole."""
         schema = self.table.schema
         changes = [clause for clause in self.merge.clauses if clause.side is not Side.NOT_MATCHED]
-        names = assigned(changes)
+        names = assigned(changes) - self._unchanged
         if not names or any(one.kind != UPDATE or one.side is not Side.MATCHED for one in changes):
             return None
         return tuple(item for item in schema.fields if item.name in names) if in_place(schema, names) else None
+
+    @cached_property
+    def _unchanged(self) -> frozenset[str]:
+        return unchanged(self.merge, self.table.schema, self.source)
 
     def _new_values(self, store: Store, touched: Sequence[Touched]) -> Found:
         rows, fields = self._rows, self._replaced

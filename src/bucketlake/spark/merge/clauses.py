@@ -6,20 +6,24 @@ Texts are SQL of the user's, with blanks before them where the statement has oth
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from enum import Enum
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from bucketlake.errors import InvalidError
+from bucketlake.ops.rows.among import has_one_form
 from bucketlake.schema.schema import TableSchema
 from bucketlake.spark.assignment import Rules
-from bucketlake.spark.types import quoted
+from bucketlake.spark.types import quoted, spark_type
 from bucketlake.values import dataclass
 
 INSERT, UPDATE, DELETE = 0, 2, 3  # the row kind that a clause writes
+NAME = re.compile(r"\s*(?:`([^`.]+)`|(\w+))\s*\.\s*(?:`([^`.]+)`|(\w+))\s*")  # of a column, by its table's
 
 
 class Side(Enum):
@@ -159,6 +163,31 @@ def check_values(clause: Clause) -> None:
 def assigned(clauses: Collection[Clause]) -> set[str]:
     """The columns that clauses of these set in rows that are there."""
     return {value.path[0] for clause in clauses if clause.kind == UPDATE for value in clause.values}
+
+
+def unchanged(merge: Merge, schema: TableSchema, source: T.StructType) -> frozenset[str]:
+    """The columns that clauses set, in rows that match, to what these hold: to the column itself, or to the column of
+    the source that the condition says it equals, if both are of one type whose equal values have one form."""
+    theirs: dict[str, list[T.DataType]] = {}
+    for item in source.fields:
+        theirs.setdefault(item.name.lower(), []).append(item.dataType)
+    same = {(item.column, item.source.lower()) for item in merge.equalities if item.source is not None}
+    mine = [name.lower() for name in schema.field_names]
+
+    def is_held(value: Value) -> bool:
+        name, found = value.path[0], NAME.fullmatch(value.text)
+        if len(value.path) > 1 or value.text.strip() in merge.given or found is None:
+            return False
+        table, column = (part.lower() for part in found.groups() if part)
+        if table == merge.target.lower():
+            return column == name.lower() and mine.count(column) == 1
+        kind = schema.field(name).type
+        equal = (name, column) in same and has_one_form(kind)
+        return equal and table == merge.source.lower() and theirs.get(column) == [spark_type(kind)]
+
+    changes = [clause for clause in merge.of(Side.MATCHED) if clause.kind == UPDATE]
+    values = [value for clause in changes for value in clause.values]
+    return frozenset(assigned(changes).difference(value.path[0] for value in values if not is_held(value)))
 
 
 def check_keys(merge: Merge, schema: TableSchema) -> None:

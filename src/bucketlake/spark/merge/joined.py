@@ -11,7 +11,6 @@ Spec: docs/spec/row_changes.md#merge
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -26,7 +25,7 @@ from pyspark.sql import types as T
 
 from bucketlake.lazy import pc
 from bucketlake.ops.rows.among import has_one_form
-from bucketlake.spark.merge.clauses import INSERT, Clause, Merge, Side, Value
+from bucketlake.spark.merge.clauses import INSERT, NAME, Clause, Merge, Side, Value
 from bucketlake.spark.merge.held import NUMBER, Held, Target, held_here, hold
 from bucketlake.spark.merge.outcome import KIND, Scope, is_final, outcome
 from bucketlake.spark.merge.pruning import mentioned
@@ -38,7 +37,6 @@ Identity = Mapping[str, tuple[str, T.DataType]]
 """Columns that say which row of the target it is: their names in an outcome → the target's columns and types."""
 _PLACE = "__bucketlake_place"
 _NONE = np.empty(0, np.int64)
-_NAME = re.compile(r"\s*(?:`([^`.]+)`|(\w+))\s*\.\s*(?:`([^`.]+)`|(\w+))\s*")
 
 
 @dataclass(frozen=True)
@@ -147,7 +145,7 @@ class Joined:
         """The table and column that a value is, of the column's own type."""
         if len(value.path) > 1 or value.keeps or value.text.strip() in self.merge.given:
             return None
-        match = _NAME.fullmatch(value.text)
+        match = NAME.fullmatch(value.text)
         found = self._columns.get(tuple(part.lower() for part in match.groups() if part)) if match else None
         return None if found is None or found[2] != spark_type(item.type) else found[:2]
 

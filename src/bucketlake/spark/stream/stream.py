@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from bucketlake.errors import InvalidError
+from bucketlake.ops.stream.limits import Limits
 from bucketlake.options.options import option_keys, option_text
 from bucketlake.spark.cluster import is_connect
 from bucketlake.spark.datasource import OWN_OPTIONS, source_of
@@ -39,7 +40,9 @@ def read(
     """A streaming DataFrame of the table's rows and changes."""
     options = {key: option_text(value) for key, value in option_keys(scan_options).items() if value is not None}
     table = table.with_options({key: options.pop(key) for key in (LEGACY_TIMESTAMPS,) if key in options})
-    table.with_options({key: options[key] for key in options if key.lower() not in OWN_OPTIONS})  # or InvalidError
+    Limits.of(
+        table.with_options({k: v for k, v in options.items() if k.lower() not in OWN_OPTIONS}).options
+    )  # or error
     apart = tells_otherwise(table.schema)  # a condition is about rows as they are shown
     if columns is not None and not apart:
         options["columns"] = ",".join(columns)

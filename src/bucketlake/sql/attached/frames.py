@@ -13,23 +13,30 @@ from dataclasses import replace
 from functools import cache, wraps
 from typing import TYPE_CHECKING, Any
 
+from bucketlake.catalogs.names import name_of_folder
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.options.options import option_keys
+from bucketlake.options.options import option_keys, option_text
 from bucketlake.schema.merging import MERGE_SCHEMA
 from bucketlake.spark.assignment import goes_by_place
 from bucketlake.spark.cluster import is_connect
 from bucketlake.spark.column_text import alias_of, condition_text
-from bucketlake.spark.datasource import OWN_OPTIONS, READ_CHANGELOG
+from bucketlake.spark.datasource import FORMAT, OWN_OPTIONS, READ_CHANGELOG
 from bucketlake.spark.merge.builder import MergeBuilder
+from bucketlake.spark.raised import told_as_ours
+from bucketlake.spark.session import Saving
 from bucketlake.sql.attached.layer import Layer, layer_of, layers_of
 from bucketlake.sql.query.travel import session_options
 from bucketlake.sql.tables.create import LAKE_PROVIDERS
+from bucketlake.sql.tables.save import check_definition, save
+from bucketlake.sql.text.names import LakeName, target
 
 if TYPE_CHECKING:
-    from bucketlake.sql.text.names import LakeName
+    from bucketlake.spark.session import Lake
 
 _SAID = "_bucketlake_said"
 _OF_SOURCE = frozenset(OWN_OPTIONS) - {READ_CHANGELOG}  # what only the data source knows
+_OF_QUERY = ("format", "outputMode", "partitionBy", "queryName")  # what the last call may say of a query
+_APART = ("catalog", "database", "table")
 _MEMBERS = ("write", "writeStream", "writeTo", "mergeInto")
 _wrapped: dict[type, tuple[int, dict[str, Any], dict[str, Any]]] = {}  # how often, what was there, what is
 
@@ -61,8 +68,7 @@ class Said:
 
     def at(self, path: Any, format: str | None) -> tuple[Layer, LakeName] | None:
         """The lake table whose folder a path is, where the format is the lake's and all that was said is of a table."""
-        kind = format or self.calls.get("format")
-        if not isinstance(kind, str) or kind.lower() not in LAKE_PROVIDERS or "schema" in self.calls:
+        if not _is_lakes(format or self.calls.get("format")) or "schema" in self.calls:
             return None
         found = ((layer, layer.at(path)) for layer in self.idle())
         return next(((layer, table) for layer, table in found if table is not None), None)
@@ -128,7 +134,12 @@ def _listening(base: Any, own: Any) -> type:
 
         @wraps(theirs)
         def method(self: Any, *args: Any, **named: Any) -> Any:
-            return action(getattr(self, _SAID), lambda: theirs(self, *args, **named), *args, **named)
+            said = getattr(self, _SAID)
+
+            def foreign() -> Any:
+                return _by_source(self, base, said, lambda *a, **n: theirs(self, *a, **n), args, named)
+
+            return action(said, foreign, *args, **named)
 
         return method
 
@@ -139,6 +150,24 @@ def _listening(base: Any, own: Any) -> type:
     members |= {name: ending(name, action) for name, action in own}
     kept = {"__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__}
     return type(base.__name__, (base,), members | kept)
+
+
+def _by_source(
+    item: Any, base: Any, said: Said, theirs: Callable[..., Any], args: Sequence[Any], named: dict[str, Any]
+) -> Any:
+    """What Spark makes of a sentence that names no table of the lake: the data source, where a lake's format was said,
+    by the name that Spark knows it by."""
+    if len(args) > 1 and _is_lakes(args[1]):
+        args = (args[0], FORMAT, *args[2:])
+    elif _is_lakes(named.get("format")):
+        named = {**named, "format": FORMAT}
+    elif _is_lakes(said.calls.get("format")):
+        base.format(item, FORMAT)
+    return theirs(*args, **named)
+
+
+def _is_lakes(format: Any) -> bool:
+    return isinstance(format, str) and format.lower() in LAKE_PROVIDERS
 
 
 def _covered(session: Any, take: Any) -> Any:
@@ -179,11 +208,29 @@ def _load(
     **options: Any,
 ) -> Any:
     place, told = _place(path, {**said.options, **options})
-    found = _to_load(said, place, format, schema, told)
+    found = _named_apart(said, place, format, told) or _to_load(said, place, format, schema, told)
     if found is None:
         return theirs()
     with found[0].inside() as lake:
         return lake.read_table(found[1].full, **told)
+
+
+def _named_apart(said: Said, path: Any, format: str | None, told: dict[str, Any]) -> tuple[Layer, LakeName] | None:
+    """The table that the options `catalog`, `database` and `table` name, which are taken out; the folder stands for
+    what is not said of the latter two. None without a catalog of an attachment."""
+    keys = {key.lower(): key for key in told}
+    if "catalog" not in keys or not _is_lakes(format or said.calls.get("format")):
+        return None
+    catalog = str(told[keys["catalog"]])
+    layer = next((one for one in said.idle() if catalog.lower() in one.lake.catalog_names), None)
+    if layer is None:
+        return None
+    placed = name_of_folder(path) if isinstance(path, str) else None
+    given = {key: told.pop(keys[key]) for key in _APART if key in keys}
+    with layer.inside() as lake:
+        database = given.get("database") or (placed.database if placed is not None else lake.current_database)
+        table = given.get("table") or (placed.text.partition(".")[2] if placed is not None else "")
+        return layer, target(lake, (catalog, database, table))
 
 
 def _place(path: Any, told: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -211,20 +258,30 @@ def _store(
     partitionBy: Any = None,
     **options: Any,
 ) -> None:
-    how = str(mode or said.calls.get("mode"))
+    how = str(mode or said.calls.get("mode") or "error")
     place, told = _place(path, {**said.options, **options})
-    found = said.at(place, format) if partitionBy is None and how in ("append", "overwrite") else None
+    found = _named_apart(said, place, format, told) or said.at(place, format)
     if found is None:
         theirs()
         return
-    said.refuse("partitionBy", "bucketBy", "sortBy", "clusterBy")
+    said.refuse("bucketBy", "sortBy", "clusterBy")
     with found[0].inside() as lake:
         given = {**session_options(lake, found[1]), **option_keys(told)}
         table = lake.table(found[1].full).with_options({k: v for k, v in given.items() if k == MERGE_SCHEMA})
         names, frame = table.schema.field_names, said.about
         if goes_by_place(frame.columns, names) and not table.options.get(MERGE_SCHEMA):
             frame = frame.toDF(*names)
-        lake.write_table(frame, found[1].full, how, **told)
+        _write_table(lake, frame, found[1], how, partitionBy or said.calls.get("partitionBy") or (), told)
+
+
+def _write_table(lake: Lake, frame: Any, name: LakeName, mode: str, keys: Any, options: Mapping[str, Any]) -> None:
+    """`lake.write_table` by options as Spark's writers have them."""
+    with told_as_ours():
+        save(lake, frame, Saving(name.full, mode, _listed(keys), options=options, spelled=True))
+
+
+def _listed(keys: Any) -> tuple[str, ...]:
+    return (keys,) if isinstance(keys, str) else tuple(keys)
 
 
 def _read_stream(said: Said, theirs: Callable[[], Any], tableName: str) -> Any:
@@ -246,7 +303,8 @@ def _load_stream(
     place, told = _place(path, {**said.options, **options})
     kind = str(format or said.calls.get("format")).lower()
     # The data source reads streams by its own name, into checkpoints of its own; the lake's other name is nobody's.
-    found = None if kind == "bucketlake" else _to_load(said, place, format, schema, told)
+    named = _named_apart(said, place, format, told)
+    found = named or (None if kind == FORMAT else _to_load(said, place, format, schema, told))
     if found is None:
         return theirs()
     with found[0].inside() as lake:
@@ -274,7 +332,7 @@ def _save(
         raise UnsupportedError("a lake table by name at a path", table=found[1].full, remedy="leave the path out")
     keys = said.calls.get("partitionBy") or ()
     with found[0].inside() as lake:
-        lake.write_table(said.about, found[1].full, said.calls.get("mode") or "error", keys, **told)
+        _write_table(lake, said.about, found[1], said.calls.get("mode") or "error", keys, told)
 
 
 def _insert(said: Said, theirs: Callable[[], Any], tableName: str, overwrite: bool | None = None) -> None:
@@ -291,35 +349,40 @@ def _insert(said: Said, theirs: Callable[[], Any], tableName: str, overwrite: bo
 
 
 def _to_table(said: Said, theirs: Callable[[], Any], tableName: str, *args: Any, **named: Any) -> Any:
-    found = said.find(tableName)
-    if found is None:
-        return theirs()
-    return _stream_into(found, said, {**said.options, **_named(args, named)})
+    given = _named(args, named)
+    said.calls.update({key: value for key, value in given.items() if key in _OF_QUERY and value is not None})
+    found = said.to_make(tableName)
+    return theirs() if found is None else _stream_into(found, said, {**said.options, **given})
 
 
 def _start(said: Said, theirs: Callable[[], Any], path: Any = None, *args: Any, **named: Any) -> Any:
     place, told = _place(path, {**said.options, **_named(args, named)})
-    kind = str(told.get("format") or said.calls.get("format")).lower()
-    # As in `_load_stream`: by its own name the data source writes, with checkpoints of its own.
-    found = None if kind == "bucketlake" else said.at(place, kind)
+    said.calls.update({key: told[key] for key in _OF_QUERY if told.get(key) is not None})
+    found = _named_apart(said, place, None, told) or said.at(place, None)
     return theirs() if found is None else _stream_into(found, said, told)
 
 
 def _named(args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    return {**named, **dict(zip(("format", "outputMode", "partitionBy", "queryName"), args, strict=False))}
+    return {**named, **dict(zip(_OF_QUERY, args, strict=False))}
 
 
-def _stream_into(found: tuple[Layer, LakeName], said: Said, told: dict[str, Any]) -> Any:
-    """Write the stream; `told`: options, and what the last call says of the query itself."""
-    calls = {**said.calls, **{k: told.pop(k) for k in ("outputMode", "queryName") if told.get(k) is not None}}
-    options = {k: v for k, v in told.items() if k not in ("format", "partitionBy", "outputMode", "queryName")}
+def _stream_into(found: tuple[Layer, LakeName], said: Said, told: Mapping[str, Any]) -> Any:
+    """Write the stream, to a table that is made where it is missing; `told`: what the last call says, and options."""
+    calls, keys = said.calls, said.calls.get("partitionBy") or ()
+    options = {key: value for key, value in told.items() if key not in _OF_QUERY}
     checkpoint = options.pop("checkpointLocation", None)
     if checkpoint is None:
         raise InvalidError("a stream needs its own folder", remedy="give .option('checkpointLocation', …)")
-    options |= {"query_name": calls["queryName"]} if calls.get("queryName") else {}
     with found[0].inside() as lake:
+        if not lake.catalog.table_exists(found[1].full):
+            rows = lake.spark.createDataFrame([], said.about.schema)
+            _write_table(lake, rows, found[1], "ignore", keys, options)
         table, mode = lake.table(found[1].full), calls.get("outputMode") or "append"
-        return table.write_stream(said.about, checkpoint, mode, calls.get("trigger"), **options)
+        check_definition(table, Saving(table.name, partition_by=_listed(keys)), options)
+        stored = {"primary-key": options.get("primary-key"), **table.schema.options}  # what need not be said again
+        own = {key: value for key, value in options.items() if stored.get(key) != option_text(value)}
+        own |= {"query_name": calls["queryName"]} if calls.get("queryName") else {}
+        return table.write_stream(said.about, checkpoint, mode, calls.get("trigger"), **own)
 
 
 READER: Own = {"table": _read, "load": _load}
@@ -408,7 +471,7 @@ class LakeWriter:
     def _write(self, mode: str, more: Mapping[str, Any] | None = None) -> None:
         layer, name = self._place
         with layer.inside() as lake:
-            lake.write_table(self._said.about, name.full, mode, self._keys, **{**self._said.options, **(more or {})})
+            _write_table(lake, self._said.about, name, mode, self._keys, {**self._said.options, **(more or {})})
 
 
 # --------------------------------------------------------------------------------------------------- the frames' class

@@ -13,7 +13,7 @@ from copy import copy
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from bucketlake.catalogs.names import DATABASE_SUFFIX
+from bucketlake.catalogs.names import name_of_folder
 from bucketlake.errors import InvalidError
 from bucketlake.sql.tables.create import LAKE_PROVIDERS
 from bucketlake.sql.text import names
@@ -77,10 +77,10 @@ class Layer:
         if not isinstance(path, str) or not self.lake.catalog.metastore.has_folder:
             return None
         place = _LOCAL.sub("/", path).rstrip("/")
-        parts = place.rsplit("/", 2)[1:]
-        if len(parts) < 2 or not parts[0].endswith(DATABASE_SUFFIX) or "$" in parts[1]:
+        found = name_of_folder(place)
+        if found is None or found.system is not None:
             return None
-        name = names.LakeName(parts[0].removesuffix(DATABASE_SUFFIX), parts[1])
+        name = names.LakeName(found.database, found.table)
         with self.inside() as lake:
             try:
                 known = lake.catalog.table_exists(name.full) and lake.catalog.table_path(name.full) == place

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
 
 
+_SYS = "sys"  # the database of procedures, in any case, as their names are
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """A procedure and what it is called with."""
@@ -55,16 +58,16 @@ def parse(cursor: Cursor) -> Statement | None:
     if len(name) == 1 and name[0].lower() in PROCEDURES:
         cursor.rest()
         return _Unqualified(cursor.text, name[0].lower())
-    if name[-2:-1] != ("sys",) or len(name) > 3:
+    if len(name) not in (2, 3) or name[-2].lower() != _SYS:
         return None
     if len(name) == 3 and name[0].lower() not in CATALOG_NAMES:
         cursor.rest()
         return _OfCatalog(cursor.text, name[0])
     procedure = find_procedure(name[-1])
-    arguments = _bound(procedure, _arguments(cursor))
+    given = _arguments(cursor)
     if procedure.run is None:
         raise UnsupportedError(f"procedure sys.{procedure.name} is not supported", reason=procedure.missing)
-    return Call(procedure, arguments)
+    return Call(procedure, _bound(procedure, given))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,7 @@ class _OfCatalog:
     def run(self, lake: Lake, name: names.LakeName) -> DataFrame | None:
         """Read and run as one without the catalog's name, where that is the lake's; else by Spark."""
         if self.catalog.lower() not in lake.catalog_names:
-            return query.run(lake, self.text)
+            return _by_spark(lake, self.text, "no catalog of this name has procedures", catalog=self.catalog)
         _, catalog, dot = tokenize(self.text)[:3]
         cursor = Cursor(blank(self.text, [(catalog.start, dot.end)]))
         found = parse(cursor)
@@ -94,14 +97,19 @@ class _Unqualified:
 
     def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
         """Run by Spark. InvalidError where it knows none."""
-        try:
-            return query.run(lake, self.text)
-        except AnalysisException as error:
-            condition = error.getCondition() or ""  # Spark 4.1 speaks of procedures, later ones of routines
-            if "ROUTINE" not in condition and "PROCEDURE" not in condition:
-                raise
-            remedy = f"CALL sys.{self.procedure}(…)"
-            raise InvalidError("procedures of the lake are in sys", procedure=self.procedure, remedy=remedy) from error
+        return _by_spark(lake, self.text, "procedures of the lake are in sys", procedure=self.procedure)
+
+
+def _by_spark(lake: Lake, text: str, told: str, **place: str) -> DataFrame:
+    """A call run by Spark; InvalidError with what is `told`, and how the lake's are called, where it knows none."""
+    try:
+        return query.run(lake, text)
+    except AnalysisException as error:
+        condition = error.getCondition() or ""  # Spark 4.1 speaks of procedures, later ones of routines
+        if "ROUTINE" not in condition and "PROCEDURE" not in condition:
+            raise
+        remedy = f"CALL {_SYS}.{place.get('procedure', 'compact')}(…)"
+        raise InvalidError(told, **place, remedy=remedy) from error
 
 
 # ---------------------------------------------------------------------------------------------- arguments
@@ -116,8 +124,10 @@ def _arguments(cursor: Cursor) -> list[tuple[str | None, str | None]]:
         if _names_an_argument(cursor):
             name = cursor.identifier().lower()
             cursor.expect("=>")
+        elif (sign := cursor.peek(1)) is not None and sign.value == "=":
+            cursor.fail("an argument is named by =>, not by =", "write name => value")
         elif found and found[-1][0] is not None:
-            cursor.fail("a positional argument after a named one")
+            cursor.fail("a positional argument after a named one", "name this one too, or put it first")
         found.append((name, _value(cursor)))
 
     cursor.bracketed(argument, empty=True)

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, ParseException
 from sqlglot import exp
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import BucketlakeError, InvalidError
 from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.spark.instants import unproved
 from bucketlake.spark.read.hidden import Wanted, offered
@@ -112,11 +112,27 @@ def run(
             return run(
                 lake, written, args, started, prune=False, given=given
             )  # Spark suggests the columns that it knows
-        known = explained(lake, error)
+        known = explained(lake, error) or (None if frames else _hinted(lake, statement, error))
         if known is None:
             remember(error, text_of, bool(frames))
             raise
         raise known from None  # its own message is about names that the user did not write
+
+
+def _hinted(lake: Lake, statement: str, error: AnalysisException) -> BucketlakeError | None:
+    """What is wrong with a query whose OPTIONS hints Spark cannot read: a table that is missing, or one that is no lake
+    table; None for other errors."""
+    tokens = text.tokenize(statement)
+    hints = text.option_hints(statement, tokens) if isinstance(error, ParseException) else []
+    plain = text.blank(statement, [(hint.start, hint.end) for hint in hints])
+    parsed = _parse(plain) if hints else None
+    if parsed is None or not isinstance(parsed.tree, exp.Query):
+        return None
+    try:
+        lake.spark.sql(plain)
+    except AnalysisException as other:
+        return explained(lake, other)
+    return InvalidError("SQL: an OPTIONS hint follows no lake table", hint=hints[0].options, remedy="put it after one")
 
 
 def _plain(_lake: Lake, statement: str) -> list[tuple[int, int, str]]:

@@ -178,7 +178,8 @@ class MergeInto:
         if table.schema.data_evolution:
             evolving = EvolvingMerge(lake.spark, writable, merge, rules)
             return evolving.run(lambda base: self._take(lake, table, base), prune)
-        return AppendedMerge(lake.spark, writable, merge, rules).run(lambda base: self._take(lake, table, base), prune)
+        appended = AppendedMerge(lake.spark, writable, merge, rules, source)
+        return appended.run(lambda base: self._take(lake, table, base), prune)
 
     def _planned(self, table: LakeTable, columns: list[str], rules: Rules) -> Merge:
         merge = expanded(self._merge(table.schema, columns, rules), table.schema, columns, rules)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bucketlake.catalog import SYSTEM_DATABASE
 from bucketlake.errors import NotFoundError
 from bucketlake.spark.types import quoted
 from bucketlake.sql.tables import partitions
@@ -195,7 +196,7 @@ class _Use:
             lake.current_database, lake.in_spark_catalog = names.DEFAULT_DATABASE, False
             return
         database = names.database(lake, parts) if len(parts) <= 2 else parts[-1]
-        if not lake.catalog.database_exists(database):
+        if database != SYSTEM_DATABASE and not lake.catalog.database_exists(database):
             raise NotFoundError(
                 "no such database", database=database, remedy="CREATE DATABASE first, or SHOW DATABASES"
             )

@@ -48,16 +48,22 @@ def save(lake: Lake, frame: DataFrame, request: Saving) -> Snapshot | None:
         raise InvalidError("unknown save mode", mode=request.mode, remedy=upsert or f"use {', '.join(sorted(_MODES))}")
     name = names.target(lake, names.parts_of(request.name))
     kept = {key: value for key, value in request.options.items() if key in (*_WHERE, COMMENT) and value is not None}
-    options = option_keys({key: value for key, value in request.options.items() if key not in (*_WHERE, COMMENT)})
-    request = replace(request, mode=mode, options={**options, **kept})
+    others = {key: value for key, value in request.options.items() if key not in (*_WHERE, COMMENT)}
     exists = lake.catalog.table_exists(names.LakeName(name.database, name.base).full)
+    makes = not exists or mode in ("replace", "create_or_replace")
+    options = option_keys(others, unknown=makes and request.spelled)
+    request = replace(request, mode=mode, options={**options, **kept})
     if exists and mode == "ignore":
         return None
     if exists and mode == "create":
-        raise AlreadyExistsError("TABLE_OR_VIEW_ALREADY_EXISTS: table already exists", table=name.full)
+        raise AlreadyExistsError(
+            "TABLE_OR_VIEW_ALREADY_EXISTS: table already exists",
+            table=name.full,
+            remedy="mode append adds the rows, overwrite replaces those that are there",
+        )
     if not exists and mode == "replace":
         raise NotFoundError("no such table", table=name.full, remedy="use mode create_or_replace")
-    if not exists or mode in ("replace", "create_or_replace"):
+    if makes:
         if request.by_position:
             raise NotFoundError("no such table", table=name.full, remedy="rows are taken by position of its columns")
         try:
@@ -85,7 +91,7 @@ def _written(lake: Lake, frame: DataFrame, name: names.LakeName, request: Saving
     options = {**session_options(lake, name), **own}
     table = lake.table(name.full)
     keys = list(table.schema.partition_keys)
-    _check_definition(table, request, own)
+    check_definition(table, request, own)
     table = table.with_options(options)
     if request.by_position:
         frame = positioned(frame, table.schema.field_names, table, {})
@@ -106,7 +112,7 @@ def _written(lake: Lake, frame: DataFrame, name: names.LakeName, request: Saving
     return write(lake.spark, table.table, frame, written)
 
 
-def _check_definition(table: LakeTable, request: Saving, options: Mapping[str, Any]) -> None:
+def check_definition(table: LakeTable, request: Saving, options: Mapping[str, Any]) -> None:
     """InvalidError where the call names other partition columns, or another primary key, than the table has."""
     key = option_text(options["primary-key"]).split(",") if "primary-key" in options else []
     for what, given, has in (

@@ -12,6 +12,8 @@ from difflib import get_close_matches
 
 from bucketlake.ops.system import registry
 
+_CATALOG = "bucketlake.connect(warehouse, metastore=…) opens a catalog; its options are arguments"
+_FUNCTION = "functions are kept by no catalog here: CREATE TEMPORARY FUNCTION, or spark.udf.register"
 _UPSERT = "an INSERT INTO a table with a primary key is an upsert"
 _ALONE = "each statement is a commit of its own; CALL sys.rollback goes back to an older snapshot"
 # How a statement begins -> what to say here.
@@ -30,6 +32,8 @@ _BEGINNINGS = {
     r"SHOW +TABLE +STATUS\b": "SHOW TABLE EXTENDED LIKE '*'",
     r"SHOW +(INDEX|INDEXES|KEYS)\b": "SHOW TBLPROPERTIES names the primary key and the file indexes of a table",
     r"SHOW +PROCEDURES\b": "CALL sys.help() lists them",
+    r"(CREATE|ALTER|DROP) +CATALOG\b": _CATALOG,
+    r"(CREATE|ALTER) +FUNCTION\b": _FUNCTION,
     r"PRAGMA\b": "DESCRIBE, or SHOW TBLPROPERTIES",
     r"SELECT +TOP +\d": "LIMIT, at the end of the query",
     r"COPY +INTO\b(?!.*\bFILE_FORMAT\b)": "COPY INTO t FROM 'folder' FILE_FORMAT = (TYPE = CSV)",
@@ -37,6 +41,7 @@ _BEGINNINGS = {
 # Words within it that only others know.
 _WORDS = {
     r"\bON +(CONFLICT|DUPLICATE +KEY)\b": _UPSERT,
+    r"\b(ARRAY|MAP) *\[ *[^\d\]]": "array(1, 2), map('a', 1)",
     r"\bRETURNING\b": "nothing is returned: SELECT it",
 }
 # What stands where Spark stumbled -> what to say; {} is the name around it.
@@ -72,6 +77,7 @@ _CLAUSES = _listed(
     " OFFSET ORDER OUTER OVERWRITE PARTITION PARTITIONED RIGHT SELECT TABLE TBLPROPERTIES THEN TIMESTAMP UNION USING"
     " VALUES VERSION WHEN WHERE"
 )
+_KEYWORDS = {*_VERBS, *_CLAUSES, *(word for words in _BEHIND.values() for word in words)}
 _NEAR = 0.75  # FORM for FROM
 
 
@@ -108,7 +114,8 @@ def _meant(statement: str, place: int | None) -> str | None:
     asked += [(word, _BEHIND[verb]) for verb, word in [words] if verb in _BEHIND] if len(words) > 1 else []
     if place is not None:
         around = re.match(r"\w*", statement[place:]), re.search(r"(?<!`)\b(\w+)\s*\Z", statement[:place])
-        asked += [(found[0].strip().upper(), _CLAUSES) for found in around if found is not None]
+        stand = [found[0].strip().upper() for found in around if found is not None]
+        asked += [(word, _CLAUSES) for word in stand if word not in _KEYWORDS]
     near = next((found for word, known in asked if (found := _nearest(word, known))), None)
     return None if near is None else f"did you mean {near}?"
 

@@ -95,7 +95,12 @@ def is_elsewhere(lake: Lake, parts: tuple[str, ...]) -> bool:
 
 def is_sparks(lake: Lake, parts: tuple[str, ...]) -> bool:
     """Whether Spark itself has a table or view of this name."""
-    return bool(lake.spark.catalog.tableExists(".".join(map(quoted, parts))))
+    try:
+        return bool(lake.spark.catalog.tableExists(".".join(map(quoted, parts))))
+    except AnalysisException as error:
+        if error.getCondition() != "REQUIRES_SINGLE_PART_NAMESPACE":
+            raise
+        return False  # the first part names no catalog
 
 
 def is_temp_view(lake: Lake, name: str) -> bool:

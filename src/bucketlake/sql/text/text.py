@@ -162,6 +162,24 @@ def split_statements(text: str) -> list[str]:
     return [text[start:end] for start, end in statement_places(text)]
 
 
+def with_quoted(text: str) -> str:
+    """The text, names with `$` in backticks, as Spark reads them: Flink's `SELECT * FROM t$snapshots`."""
+    if "$" not in text:
+        return text
+    tokens = tokenize(text)
+    pieces: list[tuple[int, int, str]] = []
+    start = end = 0  # of the name that the last tokens are
+    for at, token in enumerate(tokens):
+        goes_on = at > 1 and token.kind == "word" and end == tokens[at - 1].start and token.start == tokens[at - 1].end
+        if goes_on and tokens[at - 1].value == "$":
+            pieces = pieces[:-1] if pieces and pieces[-1][0] == start else pieces
+            end = token.end
+            pieces.append((start, end, f"`{text[start:end]}`"))
+        elif token.kind == "word":
+            start, end = token.start, token.end
+    return splice(text, pieces)
+
+
 def plain_pieces(text: str) -> list[tuple[int, int, str]]:
     """What is spliced into a query for what Spark, or whoever looks for names behind FROM, has no word for."""
     return [*timestamp_pieces(text), *_tables(text)]
@@ -513,11 +531,11 @@ class Cursor:
         if not self.done:
             self.fail("unexpected text")
 
-    def fail(self, what: str) -> None:
-        """Raise InvalidError naming this place."""
+    def fail(self, what: str, remedy: str | None = None) -> None:
+        """Raise InvalidError naming this place; what to do about it is guessed where it is not said."""
         token = self.peek()
         place = token.start if token is not None else len(self.text)
-        remedy = habits.remedy(self.text, place) or "correct the statement"
+        remedy = remedy or habits.remedy(self.text, place) or "correct the statement"
         raise InvalidError(f"SQL: {what}", **_told_place(self.text, place), remedy=remedy)
 
 
