@@ -52,6 +52,7 @@ _WIDE = Context(prec=76)
 _ENCODED_ROW = 1.5  # bytes of a row that a column stored as places takes at most; stored plainly, a text takes over 4
 _ENCODED_CHUNK = 64 << 10  # of a chunk, whatever its rows: the dictionary
 _LONG_BATCHES = 8  # times the bytes wanted of a batch that it may have where texts are much longer than stored
+_PLACES = {"PLAIN_DICTIONARY", "RLE_DICTIONARY"}
 _WIDTHS = {"INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 12}
 
 
@@ -267,7 +268,7 @@ class ParquetSource:
         # Each column's buffer is allocated whole, however small the file is.
         streamed = {"pre_buffer": False, "buffer_size": max(1, min(_STREAM_BUFFER, file.seek(0, io.SEEK_END)))}
         options = {"pre_buffer": True} if remote else streamed
-        self._opened, self._streamed = file, streamed
+        self._opened, self._remote, self._streamed = file, remote, streamed
         self._file = pq.ParquetFile(file, **options)
         self.fields = tuple(fields)
         self._shredded = ShreddedColumns(self._file.metadata.metadata, self._file.schema_arrow, fields)
@@ -379,6 +380,8 @@ class ParquetSource:
             chunk = group.column(leaf)
             if chunk.physical_type != "BYTE_ARRAY" or rows * chunk.total_uncompressed_size <= most:
                 continue
+            if self._remote and _PLACES.isdisjoint(chunk.encodings):
+                continue  # it says that it has no dictionary: not worth a request
             look = partial(self._as_places, number, leaf)
             values = -(-chunk.num_values // max(1, group.num_rows))
             row += values * longest_text(self._opened, chunk, most // (rows * max(1, values)), look)
