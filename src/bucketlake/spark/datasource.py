@@ -216,7 +216,7 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
     def streamWriter(self, schema: T.StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Refused: Spark tells such a writer no name of its query, by which a batch that comes again is known."""
         remedy = "lake.table('db.t').write_stream(df, checkpoint=…), or bucketlake.attach the session first"
-        raise UnsupportedError("streams are not written by this format", table=self._table().name, remedy=remedy)
+        raise UnsupportedError("streams are not written by this format", path=self.options.get("path"), remedy=remedy)
 
     def _table(self) -> Table:
         table = self._opened()
