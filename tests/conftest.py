@@ -33,6 +33,7 @@ from .shares import place_of, scheduler
 
 MASTER = os.environ.get("BUCKETLAKE_TEST_MASTER", "local[2,4]")
 REMOTE = "SPARK_CONNECT_MODE_ENABLED"
+SESSIONS = {"classic_session": "spark", "connect_url": "connect"}  # fixtures: marks of the tests that use them
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 settings.register_profile(
     "suite", deadline=None, max_examples=examples(40)
@@ -44,8 +45,13 @@ folders_in_memory()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In `make test` few tests run on Spark Connect too; one that is asked for by its whole name always does."""
+    """Tests with a session are marked so. In `make test` few run on Spark Connect too; one that is asked for by its
+    whole name always does."""
     items.sort(key=lambda item: place_of(item.nodeid))
+    for item in items:
+        for fixture, mark in SESSIONS.items():
+            if fixture in getattr(item, "fixturenames", ()):
+                item.add_marker(mark)
     if SOAK or any("[" in argument for argument in config.args):
         return
     seen: set[str] = set()
