@@ -201,11 +201,11 @@ def test_what_paimons_page_says_of_frames(attached: Lake, tmp_path: Path) -> Non
 def test_a_stream_makes_its_table(attached: Lake, tmp_path: Path, kind: str | None) -> None:
     spark = attached.spark
     spark.sql("USE lake.db")
-    spark.sql("CREATE TABLE src (id INT, pt STRING)")
-    spark.sql("INSERT INTO src VALUES (1, 'a'), (2, 'b'), (1, 'a')")
+    spark.sql("CREATE TABLE fed (id INT, pt STRING)")
+    spark.sql("INSERT INTO fed VALUES (1, 'a'), (2, 'b'), (1, 'a')")
 
     def run(into: str, checkpoint: str, keys: str = "pt", key: str = "id,pt") -> None:
-        stream = spark.readStream.table("src").writeStream.option("checkpointLocation", str(tmp_path / checkpoint))
+        stream = spark.readStream.table("fed").writeStream.option("checkpointLocation", str(tmp_path / checkpoint))
         stream = stream.option("primary-key", key).option("bucket", "1").partitionBy(keys).trigger(availableNow=True)
         stream = stream if kind is None else stream.format(kind)
         (stream.start(into) if "/" in into else stream.toTable(into)).awaitTermination()
@@ -213,7 +213,7 @@ def test_a_stream_makes_its_table(attached: Lake, tmp_path: Path, kind: str | No
     run("made", "one")
     schema = attached.table("db.made").schema
     assert schema.primary_keys == ("id", "pt") and schema.partition_keys == ("pt",)
-    spark.sql("INSERT INTO src VALUES (3, 'c')")
+    spark.sql("INSERT INTO fed VALUES (3, 'c')")
     run("made", "one")
     assert _rows(spark.table("made")) == [(1, "a"), (2, "b"), (3, "c")]
     if kind is not None:
