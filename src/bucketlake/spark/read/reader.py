@@ -17,7 +17,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
-from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.refs import read_tags
 from bucketlake.ops.rows.column_files import narrowed
 from bucketlake.ops.rows.described import followed
@@ -27,6 +26,7 @@ from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.scan.system_tables import RowView, read_view, view_schema
 from bucketlake.ops.system.model import SystemTable
 from bucketlake.ops.table.messages import Split
+from bucketlake.ops.table.retry import on_newest
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.predicate.parse import parse_where

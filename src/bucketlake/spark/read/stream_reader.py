@@ -12,12 +12,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.scan.system_tables import RowView, read_view
 from bucketlake.ops.stream.limits import Limits
 from bucketlake.ops.stream.position import Position
 from bucketlake.ops.stream.source import Source
 from bucketlake.ops.table.messages import Split
+from bucketlake.ops.table.retry import on_newest
 from bucketlake.ops.table.store import Store
 from bucketlake.options.options import TableOptions
 from bucketlake.predicate.tree import Predicate

@@ -90,10 +90,12 @@ def placed(
 
 def indexed(spark: SparkSession, store: Store, template: WriteTask) -> WriteTask:
     """The task with what is known of the keys of its base, so that tasks load their shares of it."""
-    base = store.find_snapshot(template.key_base or 0)
+    if not template.key_base:
+        return template
+    base = store.find_snapshot(template.key_base) or store.latest_snapshot()  # which may have expired by now
     if base is None:
         return template
-    return replace(template, key_index=open_index(store, base, partial(build_index, spark)))
+    return replace(template, key_base=base.id, key_index=open_index(store, base, partial(build_index, spark)))
 
 
 def warn_of_load(messages: Iterable[CommitMessage], tasks: int) -> None:

@@ -15,8 +15,8 @@ from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.metadata.statistics import ColumnStatistics, TableStatistics
 from bucketlake.ops.clean.expire import after_commit
 from bucketlake.ops.commit.analyze import commit_statistics
-from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.table.retry import on_newest
 from bucketlake.ops.write.prepare import new_commit_user
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.types import quoted, spark_type
