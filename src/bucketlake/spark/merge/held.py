@@ -17,6 +17,7 @@ from pyspark.sql import types as T
 
 from bucketlake.errors import UnsupportedError
 from bucketlake.lazy import pc
+from bucketlake.spark import actions
 from bucketlake.spark.types import char_columns, collected, field_types, framed
 from bucketlake.spark.write.kept import decided, decided_later
 from bucketlake.types.model import DataField
@@ -109,7 +110,7 @@ def hold(
     if small:
         plain = decided(_numbered(plain) if numbered else plain)
     found = plain.toDF(*names, *([NUMBER] if numbered else [])) if _repeat(names) else plain
-    return Held(found.schema, None, plain.count(), lambda: found)
+    return Held(found.schema, None, actions.count(plain), lambda: found)
 
 
 def _head(frame: DataFrame) -> pa.Table | None:

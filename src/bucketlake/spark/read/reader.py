@@ -33,6 +33,7 @@ from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.scan import names_in
 from bucketlake.predicate.tree import Opaque, Predicate, columns_of, key_values, to_spark_sql
 from bucketlake.schema.schema import column_names
+from bucketlake.spark import actions
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, rows_made, unpickled
 from bucketlake.spark.instants import as_shown, known_part, shown
 from bucketlake.spark.read import filtered as live
@@ -146,7 +147,7 @@ def has_short_texts(spark: SparkSession, table: Table, selection: Selection, nee
     names = need.columns or ()
     frame = _stored(spark, table, need, _plan(table, selection, need))
     short = [F.char_length(F.col(quoted(name))) < (table.schema.field(name).type.length or 0) for name in names]
-    return bool(frame.where(reduce(lambda left, right: left | right, short)).limit(1).count())
+    return bool(actions.count(frame.where(reduce(lambda left, right: left | right, short)).limit(1)))
 
 
 def _told_apart(spark: SparkSession, table: Table, selection: Selection, need: Need) -> DataFrame:
