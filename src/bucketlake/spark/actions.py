@@ -45,6 +45,11 @@ def count(frame: DataFrame) -> int:
         return int(frame.count())
 
 
+def is_too_large(error: Exception) -> bool:
+    """Whether an action failed because its rows are more than the driver takes."""
+    return "spark.driver.maxResultSize" in str(error)  # of Py4J's class or of PySpark's, by the session's kind
+
+
 @contextmanager
 def lost_told() -> Iterator[None]:
     """NotFoundError in the place of what Spark raises for a file that has vanished."""

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -114,11 +113,11 @@ def hold(
 
 
 def _head(frame: DataFrame) -> pa.Table | None:
-    """The rows, None where few are more than the driver takes (`spark.driver.maxResultSize`)."""
+    """The rows, None where few are more than the driver takes."""
     try:
         return collected(frame)
-    except PySparkException as error:
-        if "maxResultSize" not in str(error):
+    except Exception as error:
+        if not actions.is_too_large(error):
             raise
         return None
 
