@@ -34,7 +34,6 @@ __all__ = [
     "Upgrade",
     "full_is_due",
     "last_full_of",
-    "must_wait",
     "pick",
     "plan_task",
     "tracks_changes",
@@ -259,11 +258,6 @@ def full_is_due(rule: CompactionRule, identifier: int = BATCH_COMMIT_IDENTIFIER)
     if rule.delta_commits is None and not rule.full_changelog:
         return False
     return identifier == BATCH_COMMIT_IDENTIFIER or (identifier + 1) % max(rule.delta_commits or 1, 1) == 0
-
-
-def must_wait(levels: Levels, rule: CompactionRule) -> bool:
-    """Whether so many runs are there (`num-sorted-run.stop-trigger`) that a writer must not go on before compacting."""
-    return levels.run_count > rule.stop_trigger
 
 
 def last_full_of(levels: Levels, rule: CompactionRule) -> int | None:

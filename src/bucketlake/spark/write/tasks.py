@@ -83,7 +83,7 @@ class WriteStage:
         return head, False
 
 
-def task_count(spark: SparkSession, store: Store) -> int:
+def task_count(spark: SparkSession) -> int:
     """How many tasks a write runs at most; sequence numbers are dealt out for one more, the driver."""
     return max(parallelism(spark), 1)
 

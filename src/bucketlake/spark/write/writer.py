@@ -122,7 +122,7 @@ def write(spark: SparkSession, table: Table, frame: DataFrame | pa.Table, reques
         local = request.local or frame.isLocal()
     store = table.store
     user = _commit_user(store, request)
-    count, overwrite = tasks.task_count(spark, store) + 1, request.mode == "overwrite"
+    count, overwrite = tasks.task_count(spark) + 1, request.mode == "overwrite"
     prepared = partial(prepare_write, store, tasks=count, commit_user=user, overwrite=overwrite)
     template = on_newest(store, lambda: prepared(store.latest_snapshot()))
     if request.operation in CHANGES:
