@@ -42,7 +42,7 @@ from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.rows.roll import TARGET_APPEND, Roller
 from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.scan.scan import Plan
-from bucketlake.ops.table.made import remove_files
+from bucketlake.ops.table.made import all_or_nothing, remove_files
 from bucketlake.ops.table.messages import CommitMessage, Split, WriteTask
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user
@@ -282,13 +282,14 @@ class _Sorting:
         for part in chain.from_iterable(unpickled(batches)):
             roller = Roller(self.store, part.unit.partition, part.unit.bucket)
             try:
-                yield part, sort_files(roomy(self.store), part.unit, part.files, self.order, roller)
-            except BaseException as error:
-                roller.abort()
-                if not isinstance(error, BucketlakeError) or isinstance(error, StorageError):
-                    raise  # Spark tries again
+                with all_or_nothing([roller]):
+                    files = sort_files(roomy(self.store), part.unit, part.files, self.order, roller)
+            except StorageError:
+                raise  # Spark tries again
+            except BucketlakeError as error:
                 yield error
                 return
+            yield part, files
 
 
 def _apart(

@@ -262,14 +262,14 @@ class DataFileWriter:
         return [next(found) if item.name in self._sink.told else None for item in self._fields]
 
     def abort(self) -> None:
-        """Remove what was written; harmless after `close`."""
+        """Remove what was written, best effort; harmless after `close`."""
         sink: _Sink | None = getattr(self, "_sink", None)
         with suppress(Exception):
             if sink is not None:  # else the library's own finalizer writes to a closed file
                 sink.close()
         with suppress(Exception):
             self._raw.close()
-        self._storage.delete(self.path)
+        self._storage.delete_all([self.path])
 
 
 def read_data_file(

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Protocol
 
 from bucketlake.errors import BucketlakeError
 from bucketlake.format.index.index_manifest import IndexFile
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store
+
+
+class Writer(Protocol):
+    """Makes files."""
+
+    def abort(self) -> None:
+        """Remove them."""
+
+
+@contextmanager
+def all_or_nothing(writers: Iterable[Writer]) -> Iterator[None]:
+    """Where the block fails, nothing stays of what `writers` made, those that came to it within the block included.
+    Removal is best effort, and the error is the block's."""
+    try:
+        yield
+    except BaseException:
+        for writer in writers:
+            with suppress(BucketlakeError):
+                writer.abort()
+        raise
 
 
 def made(message: CommitMessage) -> list[DataFile | IndexFile]:
