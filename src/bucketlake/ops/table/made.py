@@ -42,6 +42,13 @@ def made(message: CommitMessage) -> list[DataFile | IndexFile]:
     return [*made, *message.new_index_files, *message.compact_new_index_files]
 
 
+def discard(store: Store, messages: Iterable[CommitMessage]) -> None:
+    """Remove the files that the writers of messages made, best effort. Only for messages that were not committed."""
+    for message in messages:
+        for file in made(message):
+            remove_made(store, message, file)
+
+
 def remove_made(store: Store, message: CommitMessage, file: DataFile | IndexFile) -> None:
     """Delete one of them, best effort."""
     if isinstance(file, IndexFile):

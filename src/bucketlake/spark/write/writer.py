@@ -29,6 +29,7 @@ from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.key_index.cross_partition import FEW_KEYS
 from bucketlake.ops.scan.key_types import merged_schema
 from bucketlake.ops.stream.batches import BatchName
+from bucketlake.ops.table.made import discard
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
 from bucketlake.ops.table.partitions import require_partition_columns
 from bucketlake.ops.table.store import Store
@@ -135,7 +136,7 @@ def write(spark: SparkSession, table: Table, frame: DataFrame | pa.Table, reques
         if request.loading is not None:
             request.loading.begin()
     except BaseException:
-        tasks.discard(store, messages)
+        discard(store, messages)
         raise
     written = sum(file.row_count for message in messages for file in message.new_files)
     request.tell(f"committing {written:,} rows in {sum(len(m.new_files) for m in messages):,} files")
