@@ -235,7 +235,7 @@ def _events(frame: Any, schema: Known) -> pa.Array:
     """Debezium's JSON of decoded envelopes."""
     parts = [
         pl.lit('{"schema":' + (schema.types or "null") + ',"payload":{"op":'),
-        _quoted(_field(frame, schema, "op")),
+        _quoted(_field(schema, "op")),
     ]
     for image in _IMAGES:
         parts += [pl.lit(f',"{image}":'), _object(frame, image) if image in schema.names else pl.lit("null")]
@@ -254,7 +254,7 @@ def _keys(frame: Any, schema: Known) -> pa.Array:
     return frame.select(texts.struct.json_encode()).to_series().to_arrow()
 
 
-def _field(frame: Any, schema: Known, name: str) -> Any:
+def _field(schema: Known, name: str) -> Any:
     return pl.col(name).cast(pl.String) if name in schema.names else pl.lit(None, pl.String)
 
 
