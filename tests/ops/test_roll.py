@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.format.reading import read_data_file
 
 from bucketlake.env.env import Env
 from bucketlake.env.local import LocalStorage
 from bucketlake.errors import InvalidError, StorageError
-from bucketlake.format.data.datafile import format_of, read_data_file
+from bucketlake.format.data.datafile import format_of
 from bucketlake.format.metadata.manifest import DataFile, FileSource
 from bucketlake.format.metadata.stats import EMPTY_STATS, StatsMode, decode_stats
 from bucketlake.format.row.binary_row import EMPTY_ROW, encode_row, with_arity_header
