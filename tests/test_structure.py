@@ -39,6 +39,7 @@ ROOMS = (
         "history",
         "health",
         "streams",
+        "upkeep",
         "frames",
         "table",
         "catalogs",

@@ -43,6 +43,7 @@ from bucketlake.ops.scan.select import one_place
 from bucketlake.ops.scan.system_tables import AUDIT_LOG, RowView, read_view
 from bucketlake.ops.stream.limits import LIMITS, Limits
 from bucketlake.ops.system.model import SystemTable
+from bucketlake.ops.table.made import discard
 from bucketlake.ops.table.messages import CommitMessage, Split, WriteTask
 from bucketlake.ops.table.retry import on_newest
 from bucketlake.ops.table.store import Store
@@ -61,7 +62,6 @@ from bucketlake.spark.instants import refuse_stored
 from bucketlake.spark.read.stream_reader import Rows, StreamReader
 from bucketlake.spark.types import field_types, require_columns, spark_batch, spark_schema, spark_type
 from bucketlake.spark.write.replacing import replaced_partition
-from bucketlake.spark.write.tasks import discard
 from bucketlake.table import Table
 from bucketlake.types.instants import LEGACY_TIMESTAMPS
 from bucketlake.types.model import DataField

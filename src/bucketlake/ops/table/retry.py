@@ -24,11 +24,11 @@ def _differ(left: Snapshot | None, right: Snapshot | None) -> bool:
     return ids[0] != ids[1]
 
 
-def on_newest(store: Store, plan: Callable[[], T], most: int = ATTEMPTS) -> T:
+def on_newest(store: Store, plan: Callable[[], T]) -> T:
     """What `plan` makes of the newest snapshot, which it looks up by itself; made anew where files vanish because the
     snapshot has expired meanwhile, a bounded number of times. NotFoundError for what is missing without that."""
     failed: Snapshot | None = None
-    for number in range(most):
+    for number in range(ATTEMPTS):
         try:
             return plan()
         except NotFoundError as error:
@@ -39,7 +39,7 @@ def on_newest(store: Store, plan: Callable[[], T], most: int = ATTEMPTS) -> T:
     raise NotFoundError(
         "snapshots expire faster than they can be planned on",
         path=store.paths.root,
-        attempts=most,
+        attempts=ATTEMPTS,
         reason=str(lost),
         remedy="keep them for longer: snapshot.num-retained.min, snapshot.time-retained",
     ) from lost

@@ -30,6 +30,7 @@ from bucketlake.ops.cluster.order import SortOrder
 from bucketlake.ops.cluster.ranges import Bounds, bounds_of
 from bucketlake.ops.rows.roll import TARGET_APPEND
 from bucketlake.ops.scan.scan import Plan
+from bucketlake.ops.table.made import discard
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user
@@ -40,7 +41,6 @@ from bucketlake.spark.types import quoted
 from bucketlake.spark.write import ordered
 from bucketlake.spark.write.bucketing import hash_column
 from bucketlake.spark.write.ordered import Layout, OrderedWrite, layout_of, sample, written
-from bucketlake.spark.write.tasks import discard
 from bucketlake.values import dataclass
 
 MOST_ROWS = 200_000_000  # some five million hashes are shared then, 40 MB that every task gets
