@@ -85,11 +85,11 @@ def file_layout(store: Store, file: DataFile, fields: Sequence[DataField]) -> Fi
     """
     written = store.schema_of(file.schema_id)
     if written.tracks_rows:
-        return _tracked_layout(written, file, fields)
+        return _tracked_layout(store, written, file, fields)
     stored = tuple(item for item in written.file_fields if item not in written.key_fields)
     keys = {item.id for item in store.schema.key_fields}
     fields = [replace(f, id=f.id - KEY_FIELD_ID_START) if f.id in keys else f for f in fields]
-    columns = read_mapping(stored, fields)
+    columns = read_mapping(stored, fields, newer=file.schema_id > store.schema.id)
     sources = [column.source for column in columns if column.source is not None]
     names = tuple(dict.fromkeys(source.name for source in sources)) or (_narrowest(written, written.fields),)
     renamed = {
@@ -101,12 +101,12 @@ def file_layout(store: Store, file: DataFile, fields: Sequence[DataField]) -> Fi
     return FileLayout(stored, names, columns, renamed, sequence, file.file_size, file.row_count)
 
 
-def _tracked_layout(written: TableSchema, file: DataFile, fields: Sequence[DataField]) -> FileLayout:
+def _tracked_layout(store: Store, written: TableSchema, file: DataFile, fields: Sequence[DataField]) -> FileLayout:
     """As `file_layout` of a table whose rows have ids: these are the file's where it holds them. No condition on them
     can be put to the file: what it lacks is told by its manifest."""
     values = held(written, file)
     stored = (*values, *COLUMNS) if holds_ids(file) and not written.data_evolution else values
-    columns = read_mapping((*values, *COLUMNS), fields)
+    columns = read_mapping((*values, *COLUMNS), fields, newer=file.schema_id > store.schema.id)
     sources = [column.source for column in columns if column.source is not None]
     there = dict.fromkeys(source.name for source in sources if source in stored)
     names = tuple(there) or (_narrowest(written, values),)

@@ -33,6 +33,8 @@ FINEST = {"source.split.target-size": "1 b", "source.split.open-file-cost": "1 b
 """With these no two sections or files are packed into one split."""
 SHARED = {"source.split.target-size": "128 mb", "source.split.open-file-cost": "1 b"}
 """For pending rows: each split of a partition that has some reads all of them."""
+_PENDING = "postpone.merge-on-read"
+_PENDING_TOO: dict[str, str | None] = {**SHARED, "scan.mode": None, _PENDING: "true"}
 NO_MORE = "start anew, from what is there, under another checkpoint"
 
 
@@ -64,8 +66,7 @@ def held(store: Store, selection: Selection) -> list[Split]:
         least = 1
     options: dict[str, str | None] = dict(FINEST)
     if store.schema.bucket_mode is BucketMode.POSTPONE:
-        options = {**(SHARED if producer == "none" else FINEST), "scan.mode": None}
-        options["postpone.merge-on-read"] = "true" if producer == "none" else "false"
+        options = _PENDING_TOO if producer == "none" else {**FINEST, "scan.mode": None, _PENDING: "false"}
     scan = Scan(selection=selection, level=level, min_level=least if store.schema.primary_keys else None)
     return sorted(plan(store.with_options(options), scan).splits, key=_place)
 
@@ -73,22 +74,47 @@ def held(store: Store, selection: Selection) -> list[Split]:
 def changed(store: Store, snapshot: Snapshot, follow: Follow) -> list[Split]:
     """The units of what a snapshot changed, in each bucket in the order in which it came."""
     refuse_changes(store.schema, "streams")
-    if snapshot.commit_kind is CommitKind.OVERWRITE and follow.overwrites:
+    told = snapshot.commit_kind is CommitKind.OVERWRITE and follow.overwrites
+    if told and snapshot.id > 1:
         before = store.find_snapshot(snapshot.id - 1)
         if before is None:
             raise NotFoundError("an overwrite is told by the snapshot before it", snapshot=snapshot.id, remedy=NO_MORE)
-        units = sorted(difference(store.with_options(FINEST), before, snapshot), key=_place)
-        moved = rescaled_in(units)  # there a row's old bucket may come after its new one, and what is gone comes first
+        pending = None if follow.changelog else _replaced_pending(store, before, snapshot)
+        replaced = difference(store.with_options(FINEST), before, snapshot) if pending is None else pending
+        units = sorted(replaced, key=_place)
+        # Where a row's old bucket may come after its new one, what is gone comes first.
+        apart = assigns(store) or pending is not None
+        moved = {unit.partition for unit in units} if apart else rescaled_in(units)
         return sorted(units, key=lambda unit: (unit.partition, unit.partition in moved and bool(unit.files)))
-    found = _told(store, snapshot, follow)
+    # The first snapshot of all took nothing away: what it added is all that there is to tell.
+    found = _told(store, snapshot, Follow(changelog=False, appended=True) if told else follow)
     wanted = replace(entry_filter(store, Scan()), min_level=0, level=None)
     if store.schema.bucket_mode is BucketMode.POSTPONE and not follow.changelog:
         wanted = replace(wanted, min_bucket=None)  # pending rows are told as they come: their compaction tells nothing
     kept = wanted.apply(store, found)
-    pending = [entry for entry in kept if entry.bucket == POSTPONE_BUCKET]
+    waiting = [entry for entry in kept if entry.bucket == POSTPONE_BUCKET]
     real = [entry for entry in kept if entry.bucket != POSTPONE_BUCKET]
-    groups = [*_pending_groups(store, snapshot, pending), *_groups(store, real)]
+    groups = [*_pending_groups(store, snapshot, waiting), *_groups(store, real)]
     return [split_of_changes(store, snapshot, group) for group in groups]
+
+
+def _replaced_pending(store: Store, before: Snapshot, after: Snapshot) -> list[Split] | None:
+    """Of an overwrite where pending rows, told as they came, went or came: all rows that its partitions had, and all
+    that they have. None where there are none."""
+    if store.schema.bucket_mode is not BucketMode.POSTPONE:
+        return None
+    touched = delta_entries(store, after)
+    if all(entry.bucket != POSTPONE_BUCKET for entry in touched):
+        return None
+    places, reading = {entry.partition for entry in touched}, store.with_options(_PENDING_TOO)
+    scans = (Scan(selection=Selection(one), min_level=0) for one in (before, after))
+    gone, came = ([split for split in plan(reading, scan).splits if split.partition in places] for scan in scans)
+    return [*(replace(split, files=(), parts=(), before=split) for split in gone), *came]
+
+
+def assigns(store: Store) -> bool:
+    """Whether a key's bucket is looked up rather than computed: once it is gone, it may come back in another one."""
+    return store.schema.bucket_mode in (BucketMode.DYNAMIC, BucketMode.KEY_DYNAMIC)
 
 
 def rescaled_in(units: Iterable[Split]) -> set[bytes]:

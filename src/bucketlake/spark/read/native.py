@@ -101,7 +101,7 @@ def is_native(store: Store, found: FileAt, fields: Sequence[DataField]) -> bool:
     # Before 4.2, Spark opens no ORC file that has such a column, whichever is asked for.
     if found.format == "orc" and any(item.type.holds(Root.TIMESTAMP_LTZ) for item in stored):
         return False
-    columns = read_mapping(stored, fields)
+    columns = read_mapping(stored, fields, newer=found.file.schema_id > store.schema.id)
     if not all(_column_is_native(column, found.format) for column in columns):
         return False
     shredded = map_layouts(written.options)
@@ -148,7 +148,7 @@ def _groups(
     for found in files:
         groups.setdefault((found.file.schema_id, found.format), []).append(found)
     for (schema_id, kind), members in groups.items():
-        columns = read_mapping(store.schema_of(schema_id).fields, fields)
+        columns = read_mapping(store.schema_of(schema_id).fields, fields, newer=schema_id > store.schema.id)
         stored = [
             T.StructField(c.source.name, spark_type(c.source.type), True, _note(c))
             for c in columns
