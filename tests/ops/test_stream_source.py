@@ -14,8 +14,10 @@ from tests.profile import seeds
 from tests.sim.storage import FaultStorage
 
 import bucketlake
+from bucketlake.catalog import new_schema
 from bucketlake.env.env import Env
 from bucketlake.errors import ConflictError, CorruptError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.ops.commit.replacement import draft_replacement
 from bucketlake.ops.scan.system_tables import RowView, read_view
 from bucketlake.ops.stream.journal import Journal
 from bucketlake.ops.stream.limits import Limits
@@ -417,6 +419,72 @@ def test_the_first_commit_of_all_may_be_an_overwrite_that_is_told(tmp_path: Path
     table.write_arrow(rows_of(table, k=1, v=1), mode="overwrite")
     reader.read_all()
     assert reader.told == [("+I", 1, 1)]
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+@pytest.mark.parametrize(("before", "after"), [("none", "input"), ("none", "lookup"), ("input", "none")])
+def test_what_was_committed_under_another_changelog_producer_is_told_as_it_was_then(
+    tmp_path: Path, before: str, after: str, compacted: bool
+) -> None:
+    table = make(tmp_path, True, {"bucket": "1", "changelog-producer": before})
+    table.write_arrow(rows_of(table, k=0, v=0))
+    reader = Reader(table)
+    reader.read_all()
+    for key in (1, 2):
+        table.write_arrow(rows_of(table, k=key, v=1), write_only=True)
+    reader.step(Limits(max_files=1))
+    if compacted:
+        table.compact(full=True)
+    table = table.alter(SetOption("changelog-producer", after))
+    table.write_arrow(rows_of(table, k=3, v=3))
+    table.compact(full=True)
+    reader.table = table
+    reader.read_all()
+    assert {key: value for _, key, value in reader.told} == {0: 0, 1: 1, 2: 1, 3: 3}
+
+
+def test_a_stream_stops_where_its_table_was_replaced(tmp_path: Path) -> None:
+    """Columns are known by ids: the rows of the other table would come as nulls."""
+    table = make(tmp_path, True, {"bucket": "1"})
+    table.write_arrow(rows_of(table, k=0, v=0))
+    late, running, behind = Reader(table), Reader(table), Reader(table)
+    for reader in (running, behind):
+        reader.read_all()
+    table.write_arrow(rows_of(table, k=1, v=1))
+    running.read_all()
+    other = pa.schema([pa.field("name", pa.string(), nullable=False), pa.field("k", pa.int64())])
+    schema = new_schema(other, (), ("name",), {"bucket": "1"}, None)
+    replacement = draft_replacement(table.store, schema, "db.t")
+    replacement.switch()
+    replacement.finish()
+    new = bucketlake.open(str(tmp_path / "wh")).table("db.t")
+    new.write_arrow(pa.table({"name": ["a"], "k": [5]}, schema=other))
+    for reader in (late, running):
+        with pytest.raises(ConflictError, match="was replaced since it was opened"):
+            reader.read_all()
+    with pytest.raises(ConflictError, match="was replaced since it was opened"):
+        table.to_arrow()
+    source, start = Source.of(new.store), Position.of(json.loads(behind.offset))
+    with pytest.raises(ConflictError, match="was replaced since the stream was here"):
+        source.batch(start, source.following(start))
+    start = Position.of(json.loads(running.offset))
+    told = source.batch(start, source.following(start))
+    found = [batch.to_pydict() for group in told for split in group for batch in read_view(new.store, None, split)]
+    assert found == [{"name": ["a"], "k": [5]}]
+
+
+@pytest.mark.parametrize("options", [{}, {"bucket": "1"}, {"bucket": "1", "merge-engine": "aggregation"}])
+def test_a_data_file_that_is_gone_is_named_with_what_to_do(tmp_path: Path, options: dict[str, str]) -> None:
+    table = make(tmp_path, bool(options), options)
+    reader = Reader(table)
+    for value in (1, 2):
+        table.write_arrow(rows_of(table, k=1, v=value), write_only=True)
+    newest = max(table.files(), key=lambda found: found.file.max_sequence_number).path
+    Path(newest).unlink()
+    for read in (table.to_arrow, reader.read_all):
+        with pytest.raises(NotFoundError, match=r"a data file is gone.*wh/db.db/t.*data-.*read again.*fsck") as raised:
+            read()
+        assert newest in str(raised.value)
 
 
 RETOLD = {
