@@ -134,7 +134,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """What the tasks of one batch read."""
-        begin = Position.of(end[ORIGIN]) if "start" in start else Position.of(start)
+        begin = Position.of(end.get(ORIGIN) or {}) if "start" in start else Position.of(start)
         until = Position.of(end)
         groups = on_newest(self._rows.store, lambda: self._source.batch(begin, until))
         return tasks_of(groups, self._rows.store.options, self._at_once)
