@@ -61,6 +61,7 @@ ROOMS = (
         "spark.faults",
         "spark.raised",
         "spark.settings",
+        "spark.handed",
         "spark.instants",
     ),
     *("spark.read", "spark.maintain"),

@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from bucketlake.catalogs.names import DATABASE_SUFFIX, DEFAULT_DATABASE, Identifier
+from bucketlake.catalogs.names import DATABASE_SUFFIX, DEFAULT_DATABASE, Identifier, written
 from bucketlake.errors import BucketlakeError, did_you_mean
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def meant_table(catalog: Catalog, database: str, table: str, known: Sequence[str
     for other in islice((one for one in databases if one != database), _LOOKED_AT):
         with suppress(BucketlakeError):  # a database that this caller may not look into
             if catalog.metastore.find(Identifier(other, table)) is not None:
-                return f"did you mean '{other}.{table}'?"
+                return f"did you mean '{written(other, table)}'?"
     return None
 
 

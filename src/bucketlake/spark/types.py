@@ -441,17 +441,18 @@ def spark_table(rows: pa.Table, fields: Sequence[DataField]) -> pa.Table:
 
 def _in_microseconds(array: pa.Array, t: DataType) -> pa.Array:
     """Nanoseconds rounded down, as Paimon's connector hands them to Spark; a cast would round them towards 1970."""
-    return map_leaves(array, t, _rounded_down) if _is_finer(t) else array
+    return map_leaves(array, t, _rounded_down) if is_finer(t) else array
 
 
-def _is_finer(t: DataType) -> bool:
+def is_finer(t: DataType) -> bool:
+    """Whether values are, or hold, times finer than a microsecond."""
     if t.root in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ):
         return (t.precision or 0) > MICROSECONDS
-    return any(map(_is_finer, t.parts))
+    return any(map(is_finer, t.parts))
 
 
 def _rounded_down(array: pa.Array, t: DataType) -> pa.Array:
-    if t.root not in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ) or not _is_finer(t):
+    if t.root not in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ) or not is_finer(t):
         return array
     values = np.floor_divide(array.cast(pa.int64()).fill_null(0).to_numpy(), 1000)
     return pa.array(values, mask=np.asarray(array.is_null())).cast(pa.timestamp("us", array.type.tz))

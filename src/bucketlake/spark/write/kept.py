@@ -37,8 +37,7 @@ def decided_later(frame: DataFrame) -> DataFrame:
 @contextmanager
 def shaped(frame: DataFrame) -> Iterator[DataFrame]:
     """The frame, its rows kept from the first action on until the block ends."""
-    kept = frame.persist()
     try:
-        yield kept
+        yield frame.persist()
     finally:
-        kept.unpersist()
+        frame.unpersist()
