@@ -14,7 +14,7 @@ from itertools import islice
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
-from bucketlake.catalogs.files import FileSystem
+from bucketlake.catalogs.files import FileSystem, old_snapshots
 from bucketlake.catalogs.model import DialectChange, Found, Metastore, View, not_empty
 from bucketlake.catalogs.names import (
     DATABASE_SUFFIX,
@@ -39,6 +39,7 @@ from bucketlake.file_names import lies_in
 from bucketlake.lazy import lazy, pa
 from bucketlake.options.catalog import catalog_options, metastore_of, table_defaults
 from bucketlake.options.options import option_keys
+from bucketlake.paths import TablePaths
 from bucketlake.schema.change import SchemaChange
 from bucketlake.schema.schema import TableSchema
 from bucketlake.schema.validation import refuse_undelivered
@@ -441,8 +442,12 @@ _LOOKED_AT = 20  # databases in which an error looks for a table's name
 
 
 def meant_table(catalog: Catalog, database: str, table: str, known: Sequence[str]) -> str | None:
-    """A remedy that names what an unknown table of a database may mean: one that is spelled like it among those known
-    there, one of this name in another database, or another warehouse, where this one is empty; None otherwise."""
+    """A remedy that names what an unknown table of a database may mean: one that has lost its schema, one that is
+    spelled like it among those known there, one of this name in another database, or another warehouse, where this one
+    is empty; None otherwise."""
+    lost = _without_schema(catalog, Identifier(database, table))
+    if lost is not None:
+        return lost
     near = did_you_mean(table, known)
     if near is not None:
         return near
@@ -454,6 +459,15 @@ def meant_table(catalog: Catalog, database: str, table: str, known: Sequence[str
         with suppress(BucketlakeError):  # a database that this caller may not look into
             if catalog.metastore.find(Identifier(other, table)) is not None:
                 return f"did you mean '{other}.{table}'?"
+    return None
+
+
+def _without_schema(catalog: Catalog, name: Identifier) -> str | None:
+    """What to do where a table's folder is there and holds snapshots, but its schema is gone."""
+    with suppress(BucketlakeError):
+        here = catalog.metastore.place(name)
+        if catalog.metastore.has_folder and old_snapshots(here.env, TablePaths(here.path)):
+            return f"its folder {here.path} holds snapshots, but no schema: put the files of its folder schema back"
     return None
 
 
