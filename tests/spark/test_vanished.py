@@ -72,7 +72,7 @@ def test_rows_of_a_table_that_is_written_from_another(classic: Lake, monkeypatch
     classic.sql("INSERT INTO t SELECT CAST(id AS INT), 'x' FROM range(9)")
     classic.sql("CREATE TABLE u (k INT, v STRING)")
     Rival(classic, monkeypatch, 100)
-    with pytest.raises(NotFoundError, match="vanished while it was read.*data-.*has expired: run it again"):
+    with pytest.raises(NotFoundError, match="a data file is gone.*data-.*may have expired: read again"):
         classic.sql("INSERT INTO u SELECT * FROM t")
     monkeypatch.undo()
     assert classic.table("u").latest_snapshot() is None

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 
 from bucketlake.errors import BucketlakeError, NotFoundError
+from bucketlake.ops.rows.one_file import READ_AGAIN
 
 _LOST = re.compile(
     r"\[FAILED_READ_FILE\.FILE_NOT_EXIST\] Encountered error while reading file (?P<spark>.+?)\. File does not exist"
@@ -62,7 +63,7 @@ def lost_told() -> Iterator[None]:
         if lost is None:
             raise
         raise NotFoundError(
-            "a file vanished while it was read",
+            "a data file is gone",
             reason=lost["spark"] or lost["java"] or lost["worker"],
-            remedy="its snapshot has expired: run it again; if it stays so, restore the file",
+            remedy=READ_AGAIN,
         ) from error

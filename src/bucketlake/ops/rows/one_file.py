@@ -33,6 +33,12 @@ from bucketlake.values import dataclass
 WIDTHS = {Root.BOOLEAN: 1, Root.TINYINT: 1, Root.SMALLINT: 2, Root.INT: 4, Root.DATE: 4, Root.BIGINT: 8}
 
 
+READ_AGAIN = (
+    "its snapshot may have expired: read again, and keep what long reads and streams need by a tag or a 'consumer-id'; "
+    "if it stays so, restore the file, or see `bucketlake fsck`"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class FileLayout:
     """How the files of one schema give the columns wanted: what to read, and what becomes of it.
@@ -178,8 +184,7 @@ def gone(store: Store, error: Exception, **details: object) -> NotFoundError:
         table=store.paths.root,
         **details,
         reason=str(error).split("\n")[0],
-        remedy="its snapshot may have expired: read again, and keep what long reads and streams need by a tag or a "
-        "'consumer-id'; if it stays so, restore the file, or see `bucketlake fsck`",
+        remedy=READ_AGAIN,
     )
 
 
