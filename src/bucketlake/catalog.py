@@ -20,7 +20,9 @@ from bucketlake.catalogs.names import (
     SYSTEM_DATABASE,
     Identifier,
     check_name,
+    is_name,
     parse_name,
+    written,
 )
 from bucketlake.catalogs.near import meant_table, there_are
 from bucketlake.env.env import Env
@@ -102,8 +104,9 @@ class Catalog:
     # ---- databases
 
     def list_databases(self) -> list[str]:
-        """Names of all databases, sorted; `default` is always there."""
-        return sorted(self.metastore.databases() | {DEFAULT_DATABASE})
+        """Names of all databases that can be asked for, sorted; `default` is always there."""
+        found = {name for name in self.metastore.databases() if is_name(name, "database")}
+        return sorted(found | {DEFAULT_DATABASE})
 
     def database_exists(self, name: str) -> bool:
         """Whether the database is there."""
@@ -147,7 +150,7 @@ class Catalog:
             if ignore_if_missing:
                 return
             raise self._no_database(name)
-        tables = [*self.list_tables(name), *self.list_views(name)]
+        tables = [*self.metastore.tables(name), *self.list_views(name)]
         if tables and not cascade:
             raise not_empty(name, tables=len(tables))
         self.metastore.drop_database(name, cascade)
@@ -160,18 +163,19 @@ class Catalog:
     # ---- tables
 
     def list_tables(self, database: str = DEFAULT_DATABASE) -> list[str]:
-        """Names of the database's tables, sorted; folders that hold no schema are none. Those of `sys` are built in."""
+        """Names of the database's tables, sorted. Folders that hold no schema are none, nor those whose name no table
+        has. Those of `sys` are built in."""
         if database == SYSTEM_DATABASE:
             return sorted(catalog_tables.CATALOG_TABLES)
         if not self.database_exists(database):
             raise self._no_database(database)
-        return self.metastore.tables(database)
+        return [name for name in self.metastore.tables(database) if is_name(name, "table")]
 
     def tables(self, database: str | None = None) -> list[str]:
         """`db.t` of every table of every database, or of one, sorted, as `table` takes them."""
         databases = self.list_databases() if database is None else [database]
         named = ((one, table) for one in databases for table in self.list_tables(one))
-        return [".".join(f"`{part}`" if "." in part else part for part in parts) for parts in named]
+        return [written(*parts) for parts in named]
 
     def table_exists(self, name: str) -> bool:
         """Whether the table is there."""

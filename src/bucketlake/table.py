@@ -17,7 +17,7 @@ from bucketlake.frames.handle import Frames
 from bucketlake.frames.table_scan import threads
 from bucketlake.lazy import lazy, pa, pl
 from bucketlake.ops.commit.loads import Loading
-from bucketlake.ops.commit.outcome import Outcome, on_newest, owned
+from bucketlake.ops.commit.outcome import Outcome, owned
 from bucketlake.ops.refs import read_tags
 from bucketlake.ops.scan import fallback
 from bucketlake.ops.scan.scan import EntryFilter, Plan, Scan, live_entries, newest_rows
@@ -29,6 +29,7 @@ from bucketlake.ops.table.known import renewed
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.newest import newest_schema
 from bucketlake.ops.table.partitions import spec_filter
+from bucketlake.ops.table.retry import on_newest
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.table.table_file import TableFile
 from bucketlake.options.map_layout import refuse_other_layout

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from bucketlake.cli.answer import UsageError
 from bucketlake.cli.command import Arguments, WithJson
 from bucketlake.cli.grammar import Argument, Context, Option
-from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError
+from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError
 from bucketlake.lazy import lazy
 from bucketlake.redaction import redact
 
@@ -148,6 +148,16 @@ class OfTable(InWarehouse):
         behind = [f"branch_{branch}" if branch else None, system or found.system_table]
         text = "$".join([found.table, *(part for part in behind if part)])
         return f"`{found.database}`.`{text}`" if found.database != catalogs.DEFAULT_DATABASE else f"`{text}`"
+
+    def said(self, command: str, *words: str) -> str:
+        """A command of this program about the same table, for a shell to take as it stands."""
+        branch = ("--branch", self.branch) if self.branch else ()
+        return " ".join([f"bucketlake {command}{self.place}", *map(quote, (self.table, *words, *branch))])
+
+    def next_step(self, error: BaseException) -> str | None:
+        """A file of the table is damaged or missing: `fsck` says what that means, and what mends it."""
+        missing = isinstance(error, NotFoundError) and error.what == "no such file"
+        return self.said("fsck") if missing or isinstance(error, CorruptError) else None
 
     def system(self, name: str) -> list[dict[str, Any]]:
         """The rows of a system table over the table."""

@@ -33,6 +33,7 @@ from bucketlake.ops.buckets.write_plan import MOST_TASKS
 from bucketlake.ops.table.made import discard
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store
+from bucketlake.spark.actions import to_arrow
 from bucketlake.spark.types import mapped, row_bytes
 from bucketlake.values import dataclass
 
@@ -132,7 +133,7 @@ def run_tasks(frame: DataFrame, action: Action) -> list[Any]:
         for value in action(batches):
             yield pa.record_batch({"value": pa.array([pickle.dumps(value)], pa.binary())})
 
-    table = mapped(frame, task, "value binary").toArrow()
+    table = to_arrow(mapped(frame, task, "value binary"))
     return [pickle.loads(value) for chunk in table.column("value").chunks for value in chunk.to_pylist()]
 
 

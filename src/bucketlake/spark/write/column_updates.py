@@ -48,7 +48,7 @@ from bucketlake.ops.table.made import discard
 from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.tree import Predicate
-from bucketlake.spark import instants
+from bucketlake.spark import actions, instants
 from bucketlake.spark.beside import NOTHING, Beside
 from bucketlake.spark.cluster import ensure_package, is_answer, messages_of, parallelism, run_tasks
 from bucketlake.spark.read import hidden
@@ -92,7 +92,7 @@ def named_rows(frame: DataFrame, groups: Sequence[Split], few: bool) -> list[Fou
     """The rows of groups that a frame of `MINE` names. One Spark action; what travels are bitmaps, unless the rows are
     few."""
     if few:
-        return by_group(groups, frame.toArrow().column(MINE).to_numpy())
+        return by_group(groups, actions.to_arrow(frame).column(MINE).to_numpy())
     named = RowsNamed.of(groups)
     task = _Naming(replace(named, groups=()))
     found: dict[int, Vector] = {}

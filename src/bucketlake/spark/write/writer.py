@@ -25,13 +25,13 @@ from bucketlake.ops.clean.expire import after_commit
 from bucketlake.ops.cluster.order import write_order
 from bucketlake.ops.cluster.rows import incoming_in_order
 from bucketlake.ops.commit.loads import Loading
-from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.key_index.cross_partition import FEW_KEYS
 from bucketlake.ops.scan.key_types import merged_schema
 from bucketlake.ops.stream.batches import BatchName
 from bucketlake.ops.table.made import discard
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
 from bucketlake.ops.table.partitions import require_partition_columns
+from bucketlake.ops.table.retry import on_newest
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.postpone_write import for_changes
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write, refuse_plain_append
