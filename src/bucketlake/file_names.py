@@ -137,6 +137,12 @@ def local_path(path: str) -> str:
     return "/" + rest.lstrip("/")
 
 
+def table_of_folder(folder: str) -> str:
+    """`db.t` where the folder lies as a catalog lays it, else the folder's name."""
+    *_, above, last = ("", *folder.rstrip("/").split("/"))
+    return f"{above.removesuffix('.db')}.{last}" if above.endswith(".db") else last
+
+
 def lies_in(path: str, root: str) -> bool:
     """Whether a path lies in a folder, by its text."""
     return path.startswith(root) and (root.endswith("/") or path[len(root) :][:1] == "/")

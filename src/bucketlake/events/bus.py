@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 
+from bucketlake.file_names import table_of_folder
 from bucketlake.values import dataclass
 
 
@@ -29,8 +30,7 @@ class Event:
     @property
     def name(self) -> str:
         """`db.t` where the folder lies as a catalog lays it, else the folder's name."""
-        *_, above, last = ["", *self.table.rstrip("/").split("/")]
-        return f"{above[:-3]}.{last}" if above.endswith(".db") else last
+        return table_of_folder(self.table)
 
 
 @dataclass(frozen=True, slots=True)

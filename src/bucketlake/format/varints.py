@@ -5,6 +5,7 @@ sequence := varint*, zigzag: the first number, then the difference of each to th
 zigzag(numbers), unzigzag(…)  signed numbers as unsigned ones that are small where they are near 0, and back
 encoded(numbers)              unsigned numbers one after the other, and where each begins
 decoded(data)                 the numbers of bytes that are nothing else
+varint(number)                one of them
 found_at(data, places)        the numbers that begin at these places, and where each ends
 packed(numbers, bounds)       sequences one after the other, and the bytes of each
 unpacked(data, sizes)         the numbers of such sequences, and how many each has
@@ -51,6 +52,16 @@ def encoded(numbers: Unsigned) -> tuple[Bytes, Numbers]:
         limbs = (numbers[at] >> np.uint64(7 * place)).astype(np.uint8) & 0x7F
         data[offsets[at] + place] = limbs | np.where(lengths[at] > place + 1, 0x80, 0).astype(np.uint8)
     return data, offsets
+
+
+def varint(number: int) -> bytes:
+    """A number that is at least 0."""
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
 
 
 def decoded(data: Bytes) -> Unsigned:

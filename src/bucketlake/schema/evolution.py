@@ -9,12 +9,20 @@ Spec: docs/spec/schema.md#reading-older-files
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from bucketlake.errors import ConflictError, InvalidError, UnsupportedError
 from bucketlake.lazy import pa, pc
 from bucketlake.types.arrow import canonical_array, list_offsets, pairs_of
-from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, arrow_field, arrow_type, type_text
+from bucketlake.types.model import (
+    MAX_LENGTH,
+    DataField,
+    DataType,
+    Root,
+    all_nullable,
+    arrow_field,
+    arrow_type,
+    type_text,
+)
 from bucketlake.types.wall_clock import wall_clock
 from bucketlake.values import dataclass
 
@@ -214,7 +222,8 @@ def cast_array(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
 
 
 def _cast_nested(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
-    kind = arrow_type(_all_nullable(target))
+    # older files may lack what is NOT NULL now: nested nullability is not enforced on reading
+    kind = arrow_type(all_nullable(target))
     nulls = array.is_null() if array.null_count else None
     if target.root is Root.ROW:
         mapping = read_mapping(source.fields, target.fields)
@@ -240,16 +249,6 @@ def _cast_nested(array: pa.Array, source: DataType, target: DataType) -> pa.Arra
         cast_array(flat.field(1), source.element, target.element), kind.item_field, "value", trusted=True
     )
     return pa.MapArray.from_arrays(list_offsets(entries), flat.field(0), items, type=kind, mask=nulls)
-
-
-def _all_nullable(t: DataType) -> DataType:
-    """Older files may lack what is NOT NULL now: nested nullability is not enforced on reading."""
-    return replace(
-        t,
-        nullable=True,
-        element=None if t.element is None else _all_nullable(t.element),
-        fields=tuple(replace(item, type=_all_nullable(item.type)) for item in t.fields),
-    )
 
 
 def _cast_flat(array: pa.Array, source: DataType, target: DataType) -> pa.Array:

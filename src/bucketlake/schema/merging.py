@@ -9,13 +9,12 @@ Spec: docs/spec/schema.md#merging
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.options.options import TableOptions
 from bucketlake.schema.change import AddColumn, SchemaChange, UpdateColumnType
 from bucketlake.schema.evolution import cast_allowed
-from bucketlake.types.model import DataField, DataType, Root, decimal_type, type_text
+from bucketlake.types.model import DataField, DataType, Root, all_nullable, decimal_type, type_text
 from bucketlake.values import dataclass
 
 MERGE_SCHEMA = "write.merge-schema"
@@ -71,16 +70,8 @@ def _columns(
         if update is not None:
             yield from _type(column.type, update.type, (*path, column.name), rules)
     for item in found.values():
-        yield AddColumn((*path, item.name), _loose(item.type), item.description)
-
-
-def _loose(t: DataType) -> DataType:
-    """The type with nulls allowed at every level: what these rows happen to lack, later ones may not."""
-    return replace(
-        t.with_nullable(True),
-        element=None if t.element is None else _loose(t.element),
-        fields=tuple(replace(item, type=_loose(item.type)) for item in t.fields),
-    )
+        # nulls are allowed: what these rows happen to lack, later ones may not
+        yield AddColumn((*path, item.name), all_nullable(item.type), item.description)
 
 
 def _type(base: DataType, update: DataType, path: tuple[str, ...], rules: Merging) -> Iterator[SchemaChange]:

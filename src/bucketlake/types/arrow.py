@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from functools import cache
+from typing import Any
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.lazy import np, npt, pa, pc
@@ -206,6 +207,13 @@ def binary_content(array: pa.Array) -> memoryview:
     """The bytes of some large binaries, from the first to the last, over the same memory."""
     bounds = binary_bounds(array)
     return memoryview(array.buffers()[2] or b"")[int(bounds[0]) : int(bounds[-1])]
+
+
+def binaries(data: npt.NDArray[Any] | memoryview, bounds: npt.NDArray[np.int64]) -> pa.Array:
+    """Large binaries over bytes that lie one after the other: number `i` begins at `bounds[i]`, one more entry says
+    where the last one ends. The bytes are not copied."""
+    buffers = [None, pa.py_buffer(np.ascontiguousarray(bounds, np.int64)), pa.py_buffer(np.ascontiguousarray(data))]
+    return pa.Array.from_buffers(pa.large_binary(), len(bounds) - 1, buffers)
 
 
 def pairs_of(array: pa.MapArray) -> pa.ListArray:

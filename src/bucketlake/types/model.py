@@ -127,6 +127,16 @@ def format_type(t: DataType) -> str | dict[str, Any]:
     return type_text(t)
 
 
+def all_nullable(t: DataType) -> DataType:
+    """The type with nulls allowed at every level."""
+    return replace(
+        t,
+        nullable=True,
+        element=None if t.element is None else all_nullable(t.element),
+        fields=tuple(replace(item, type=all_nullable(item.type)) for item in t.fields),
+    )
+
+
 def format_field(field: DataField) -> dict[str, Any]:
     """One element of "fields" in a schema file."""
     json: dict[str, Any] = {"id": field.id, "name": field.name, "type": format_type(field.type)}

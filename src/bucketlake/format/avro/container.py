@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 
 from bucketlake.errors import CorruptError, UnsupportedError
 from bucketlake.format.avro import zstd
+from bucketlake.format.varints import varint
 from bucketlake.lazy import pa
 from bucketlake.values import dataclass
 
@@ -64,13 +65,7 @@ class Block:
 
 def encode_long(value: int) -> bytes:
     """An Avro long: zigzag, seven bits a byte."""
-    value = value << 1 if value >= 0 else ~value << 1 | 1
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return varint(value << 1 if value >= 0 else ~value << 1 | 1)
 
 
 def read_long(file: BinaryIO) -> int | None:

@@ -23,7 +23,7 @@ from typing import Any
 from bucketlake.errors import CorruptError, UnsupportedError
 from bucketlake.format.varints import packed, unpacked
 from bucketlake.lazy import np, npt, pa, pc
-from bucketlake.types.arrow import binary_bounds, list_offsets
+from bucketlake.types.arrow import binaries, binary_bounds, list_offsets
 from bucketlake.types.model import DataType, Root, arrow_type, type_text
 from bucketlake.values import dataclass
 
@@ -94,7 +94,7 @@ class Rows:
         if keys is not None:
             _, places, sizes, text = _contiguous(keys)
             nothing = pa.scalar(b"", pa.large_binary())
-            fronts = pc.binary_join_element_wise(fronts, _sliced(text, places[bounds]), nothing)
+            fronts = pc.binary_join_element_wise(fronts, binaries(text, places[bounds]), nothing)
             index = _indexes(sizes, bounds)
         valid = values.is_valid().to_numpy(zero_copy_only=False)
         return cls(valid, bounds, items, starts, lengths, data, fronts, index)
@@ -103,7 +103,7 @@ class Rows:
         """The payloads of some rows, in parts that make them where they are put together."""
         own = slice(start, end)
         bounds = self.bounds[start : end + 1]
-        values = _sliced(self.data, self.starts[bounds])
+        values = binaries(self.data, self.starts[bounds])
         index = _indexes(self.lengths[bounds[0] : bounds[-1]], bounds - bounds[0])
         keys = [] if self.keys is None else [self.keys[own]]
         sizes = [fixed(_sizes(part).astype("<i4")) for part in (*keys, index)]
@@ -145,15 +145,9 @@ def _contiguous(values: pa.Array) -> tuple[pa.Array, Numbers, Numbers, memoryvie
     return values, starts, lengths, memoryview(wide.buffers()[2] or b"")
 
 
-def _sliced(data: memoryview, places: Numbers) -> pa.Array:
-    """What lies between each of these places and the next, as large binary values; nothing is copied."""
-    buffers = [None, pa.py_buffer(np.ascontiguousarray(places)), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.large_binary(), len(places) - 1, buffers)
-
-
 def _indexes(lengths: Numbers, bounds: Numbers) -> pa.Array:
     data, sizes = packed(lengths, bounds)
-    return _sliced(memoryview(data), np.concatenate([[0], np.cumsum(sizes)]))
+    return binaries(memoryview(data), np.concatenate([[0], np.cumsum(sizes)]))
 
 
 def _sizes(parts: pa.Array) -> Numbers:
@@ -278,7 +272,7 @@ def opened(data: memoryview, starts: Numbers, ends: Numbers, kind: DataType, pat
     places = np.repeat(starts, np.diff(found.bounds)) + found.starts
     lengths = np.maximum(found.lengths, 0)
     pieces = np.stack([places, places + lengths], axis=1).reshape(-1)
-    every = _sliced(data, pieces) if len(pieces) else pa.nulls(0, pa.large_binary())
+    every = binaries(data, pieces) if len(pieces) else pa.nulls(0, pa.large_binary())
     wanted = pa.array(np.arange(0, len(pieces), 2), mask=found.lengths == _NULL)
     keys = None if found.keys is None else ragged(raw, starts + FRONT, found.key_sizes())
     return listed(kind, found, every.take(wanted).cast(pa.binary()), keys)
@@ -311,4 +305,4 @@ def _keys(data: Bytes, lengths: Numbers, kind: DataType) -> pa.Array:
     if width is not None:
         return pa.array(np.frombuffer(data.tobytes(), width), arrow_type(kind.key))
     places = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-    return _sliced(memoryview(data.tobytes()), places).cast(pa.binary()).cast(arrow_type(kind.key))
+    return binaries(memoryview(data.tobytes()), places).cast(pa.binary()).cast(arrow_type(kind.key))

@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from bucketlake.errors import CorruptError, UnsupportedError
+from bucketlake.format.varints import varint
 from bucketlake.values import dataclass
 
 MAGIC = b"ORC"
@@ -68,11 +69,11 @@ def encode(message: Message) -> bytes:
     """The bytes of a message."""
     out = bytearray()
     for number, wire, value in message:
-        out += encode_varint(number << 3 | wire)
+        out += varint(number << 3 | wire)
         if wire == VARINT:
-            out += encode_varint(value)
+            out += varint(value)
         else:
-            out += (encode_varint(len(value)) if wire == BYTES else b"") + value
+            out += (varint(len(value)) if wire == BYTES else b"") + value
     return bytes(out)
 
 
@@ -122,17 +123,7 @@ def noted(footer: Message, notes: Mapping[str, str]) -> Message:
 
 def packed(values: Iterable[int]) -> bytes:
     """The bytes of a packed field of numbers."""
-    return b"".join(map(encode_varint, values))
-
-
-def encode_varint(value: int) -> bytes:
-    """Seven bits a byte."""
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return b"".join(map(varint, values))
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from bucketlake.errors import CorruptError
+from bucketlake.format.varints import varint
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, STRUCT = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12
 _BOOLS, _INTS, _LISTS = (TRUE, FALSE), (I16, I32, I64), (LIST, SET)
@@ -139,7 +140,7 @@ def _write_value(out: bytearray, kind: int, value: Any) -> None:
     if kind in _INTS:
         _write_int(out, value)
     elif kind == BINARY:
-        _write_varint(out, len(value))
+        out += varint(len(value))
         out += value
     elif kind == STRUCT:
         _write_struct(out, value)
@@ -156,17 +157,10 @@ def _write_list(out: bytearray, kind: int, values: list[Any]) -> None:
         out.append(len(values) << 4 | kind)
     else:
         out.append(_LONG_LIST << 4 | kind)
-        _write_varint(out, len(values))
+        out += varint(len(values))
     for value in values:
         _write_value(out, kind, value)
 
 
-def _write_varint(out: bytearray, value: int) -> None:
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-
-
 def _write_int(out: bytearray, value: int) -> None:
-    _write_varint(out, value << 1 if value >= 0 else ~(value << 1))
+    out += varint(value << 1 if value >= 0 else ~(value << 1))

@@ -26,7 +26,6 @@ from bucketlake.format.file_index.keys import TEXTS
 from bucketlake.format.index.blocks import TRAILER, Handle, Parts, Unselective, block_of, body_of, ids_of_bitmap
 from bucketlake.format.index.btree import Blocks
 from bucketlake.format.index.sorted_keys import (
-    binaries,
     cuts,
     joined,
     place_of,
@@ -38,7 +37,7 @@ from bucketlake.format.index.sorted_keys import (
 from bucketlake.format.index.spans import EVERY, Place, Span, Within
 from bucketlake.format.roaring import serialize_bitmap, serialize_bitmaps
 from bucketlake.lazy import np, npt, pa
-from bucketlake.types.arrow import binary_bounds, binary_content
+from bucketlake.types.arrow import binaries, binary_bounds, binary_content
 from bucketlake.types.model import DataType
 from bucketlake.values import dataclass
 

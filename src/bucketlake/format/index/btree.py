@@ -25,7 +25,6 @@ from pyroaring import BitMap64
 
 from bucketlake.errors import CorruptError, UnsupportedError
 from bucketlake.format.index.blocks import TRAILER, Parts, Unselective, block_of, body_of, ids_of_bitmap
-from bucketlake.format.index.sorted_keys import binaries as binaries_of
 from bucketlake.format.index.sorted_keys import (
     cuts,
     joined,
@@ -38,7 +37,7 @@ from bucketlake.format.index.sorted_keys import (
 from bucketlake.format.index.spans import Place, Span
 from bucketlake.format.varints import decoded, found_at
 from bucketlake.lazy import np, npt, pa
-from bucketlake.types.arrow import binary_bounds, binary_content
+from bucketlake.types.arrow import binaries, binary_bounds, binary_content
 from bucketlake.types.model import DataType
 from bucketlake.values import dataclass
 
@@ -100,7 +99,7 @@ def _entries(keys: pa.Array, starts: Ints, ids: Ints) -> pa.Array:
     encoded = varints(ids)
     bounds = np.append(starts, len(ids))
     data = np.frombuffer(encoded.buffers()[2] or b"", np.uint8)
-    rows = binaries_of(data, binary_bounds(encoded)[bounds])
+    rows = binaries(data, binary_bounds(encoded)[bounds])
     return _entry(keys, joined(varints(np.diff(bounds)), rows))
 
 

@@ -24,6 +24,7 @@ from bucketlake.format.file_index.keys import FLOATS, STAMPS, TEXTS, float_bits,
 from bucketlake.format.index.spans import Span
 from bucketlake.format.varints import encoded
 from bucketlake.lazy import np, npt, pa, pc
+from bucketlake.types.arrow import binaries
 from bucketlake.types.model import DataType, Root, type_text
 from bucketlake.values import dataclass
 
@@ -116,12 +117,6 @@ def _long_decimals(array: pa.Array) -> pa.Array:
     left = np.logical_and.accumulate(spare, axis=1).sum(axis=1)
     kept = np.arange(16) >= left[:, None]
     return binaries(data[kept], np.append(0, np.cumsum(16 - left)))
-
-
-def binaries(data: npt.NDArray[Any], offsets: Ints) -> pa.Array:
-    """Bytes one after the other, of which number `i` begins at `offsets[i]`, as large binaries."""
-    buffers = [None, pa.py_buffer(offsets.astype(np.int64)), pa.py_buffer(np.ascontiguousarray(data))]
-    return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
 
 
 def varints(values: Ints) -> pa.Array:

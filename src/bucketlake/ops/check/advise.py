@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from bucketlake.amounts import size_text
 from bucketlake.errors import NotFoundError
-from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry
+from bucketlake.format.metadata.manifest import DataFile, FileKind
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.format.metadata.stats import decode_stats
 from bucketlake.lsm.compaction import CompactionRule
@@ -25,7 +25,7 @@ from bucketlake.ops.rescale.advise import BucketAdvice, advise, recommended
 from bucketlake.ops.rows.roll import TARGET_APPEND, TARGET_KEYED
 from bucketlake.ops.scan.scan import EntryFilter, delta_entries, live_entries
 from bucketlake.ops.system.partition_texts import default_name
-from bucketlake.ops.table.entries import BucketKey, bucket_key
+from bucketlake.ops.table.entries import BucketKey, bucket_key, by_bucket
 from bucketlake.ops.table.store import Store
 from bucketlake.redaction import is_secret
 from bucketlake.schema.schema import BucketMode
@@ -217,12 +217,6 @@ class _Look:
         anew = f"{self._table[:-1]}_anew`" if self._table.endswith("`") else f"{self._table}_anew"
         return f"CREATE TABLE {anew}{by} TBLPROPERTIES ({_pairs(options)}) AS SELECT * FROM {self._table}"
 
-    def _buckets(self) -> dict[BucketKey, list[ManifestEntry]]:
-        groups: dict[BucketKey, list[ManifestEntry]] = {}
-        for entry in self._entries:
-            groups.setdefault(bucket_key(entry), []).append(entry)
-        return groups
-
     def _reading(self) -> Iterator[Advice]:
         """How much of the bytes a read must merge."""
         whole = sum(entry.file.file_size for entry in self._entries)
@@ -230,7 +224,7 @@ class _Look:
             return
         key_range = key_range_of(self._store.schema.key_fields)
         merged = 0
-        for group in self._buckets().values():
+        for group in by_bucket(self._entries).values():
             for section in sections([entry.file for entry in group], key_range):
                 merged += sum(run.size for run in section) if len(section) > 1 else 0
         share = merged / whole

@@ -20,7 +20,7 @@ from bucketlake.ops.check.findings import Finding, Place, shown
 from bucketlake.ops.check.reach import Reach, partition_text
 from bucketlake.ops.check.roots import SNAPSHOT, Root, attempted
 from bucketlake.ops.rows.row_ids import holds_ids
-from bucketlake.ops.table.entries import BucketKey, EntryKey, bucket_key, entry_key, fold
+from bucketlake.ops.table.entries import BucketKey, EntryKey, bucket_key, by_bucket, entry_key, fold
 from bucketlake.ops.table.store import Store
 from bucketlake.paths import MAIN, POSTPONE_BUCKET
 from bucketlake.schema.schema import BucketMode
@@ -37,10 +37,7 @@ class Layout:
 
     def buckets(self) -> dict[BucketKey, list[ManifestEntry]]:
         """The files by bucket."""
-        found: dict[BucketKey, list[ManifestEntry]] = {}
-        for entry in self.entries:
-            found.setdefault(bucket_key(entry), []).append(entry)
-        return found
+        return by_bucket(self.entries)
 
 
 def layout_of(reach: Reach, root: Root, names: Iterable[str]) -> Layout:

@@ -35,7 +35,7 @@ from bucketlake.ops.rows.roll import Roller, Rolling, rolled
 from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.changes import Changes
-from bucketlake.ops.table.entries import BucketKey, bucket_key, deletion
+from bucketlake.ops.table.entries import BucketKey, bucket_key, by_bucket, deletion
 from bucketlake.ops.table.made import all_or_nothing, remove_files
 from bucketlake.ops.table.store import Store
 from bucketlake.paths import POSTPONE_BUCKET
@@ -88,9 +88,7 @@ class Draft:
         self._store, self._work = store, work
         self._mode = store.schema.bucket_mode
         self._keyed = bool(store.schema.primary_keys)
-        self._live: dict[BucketKey, list[ManifestEntry]] = {}
-        for entry in live_entries(store, snapshot):
-            self._live.setdefault(bucket_key(entry), []).append(entry)
+        self._live = by_bucket(live_entries(store, snapshot))
         self._indexes = store.index_manifest(snapshot)
         self._marks = Marks(store, self._indexes, work.unmark)
         self._rows = BucketRows(store, self._marks)

@@ -25,6 +25,7 @@ from typing import Any
 
 from bucketlake.env import http
 from bucketlake.errors import InvalidError, StorageError, UnsupportedError
+from bucketlake.file_names import table_of_folder
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.refs.success import write_success
 from bucketlake.ops.scan.scan import live_entries
@@ -87,7 +88,7 @@ def _reporter(store: Store) -> Action:
         raise InvalidError(f"Parameter {URL} must be non-empty when you use `http-report` partition mark done action.")
 
     def report(path: str) -> None:
-        told = {"params": store.options.text(PARAMS), "table": _full_name(store)}
+        told = {"params": store.options.text(PARAMS), "table": table_of_folder(store.paths.root)}
         body = json.dumps({**told, "path": store.paths.root, "partition": f"{path}/"}).encode()
         status, answer = http.post(url, body, {"Content-Type": "application/json"})
         if not 200 <= status < 300:
@@ -111,12 +112,6 @@ def _result(answer: bytes) -> str:
         raise StorageError("the answer is not JSON", action="http-report", start=repr(answer[:80])) from error
     value = found.get("result") if isinstance(found, dict) else None
     return "null" if value is None else str(value)[:200]
-
-
-def _full_name(store: Store) -> str:
-    """`database.table`, as the folders say."""
-    *_, database, table = ("", *store.paths.root.rstrip("/").split("/"))
-    return f"{database.removesuffix('.db')}.{table}" if database.endswith(".db") else table
 
 
 def mark_partitions_done(store: Store, specs: Sequence[Mapping[str, str]]) -> None:

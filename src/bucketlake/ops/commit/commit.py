@@ -33,7 +33,7 @@ from bucketlake.ops.table.changes import (
     compacts,
     overwrites,
 )
-from bucketlake.ops.table.entries import BucketKey, bucket_key, deletion
+from bucketlake.ops.table.entries import by_bucket, deletion
 from bucketlake.ops.table.known import check_columns
 from bucketlake.ops.table.made import discard
 from bucketlake.ops.table.messages import CommitMessage
@@ -331,9 +331,7 @@ def _upgraded(store: Store, entries: tuple[ManifestEntry, ...]) -> tuple[Manifes
         return entries
     key_range, options = key_range_of(store.schema.key_fields), store.options
     top = CompactionRule.of(options).num_levels - 1
-    buckets: dict[BucketKey, list[ManifestEntry]] = {}
-    for entry in entries:
-        buckets.setdefault(bucket_key(entry), []).append(entry)
+    buckets = by_bucket(entries)
     result: list[ManifestEntry] = []
     for group in buckets.values():
         ranges = sorted(key_range(e.file) for e in group)

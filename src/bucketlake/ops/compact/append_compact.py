@@ -30,7 +30,7 @@ from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.rows.units import compacted, split_of, vectors_of_others
 from bucketlake.ops.scan.scan import chosen_entries
 from bucketlake.ops.scan.splits import deletion_files
-from bucketlake.ops.table.entries import BucketKey, bucket_key
+from bucketlake.ops.table.entries import BucketKey, bucket_key, by_bucket
 from bucketlake.ops.table.known import knowing
 from bucketlake.ops.table.made import all_or_nothing
 from bucketlake.ops.table.messages import BucketVectors, CommitMessage, DeletionFile
@@ -217,9 +217,7 @@ def plan_append(
         chosen = chosen and (partitions is None or partitions(entry.partition))
         return chosen and (not unaware or is_worth(entry, vectors, rule))
 
-    found: dict[BucketKey, list[ManifestEntry]] = {}
-    for entry in chosen_entries(store, snapshot, wanted):
-        found.setdefault(bucket_key(entry), []).append(entry)
+    found = by_bucket(chosen_entries(store, snapshot, wanted))
     units: list[AppendUnit] = []
     left = rule.limit
     for key, entries in found.items():

@@ -21,7 +21,7 @@ from bucketlake.ops.rewrite.rewrite import Bucket, Outcome, Rewrite
 from bucketlake.ops.rows.deletions import load_vectors, write_vectors
 from bucketlake.ops.rows.record_expiry import RowExpiry
 from bucketlake.ops.scan.scan import EntryFilter, keyed_entries
-from bucketlake.ops.table.entries import BucketKey, bucket_key
+from bucketlake.ops.table.entries import BucketKey, bucket_key, by_bucket
 from bucketlake.ops.table.made import all_or_nothing
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter
@@ -89,9 +89,7 @@ def units_due(
     }
     dynamic = store.schema.bucket_mode is BucketMode.DYNAMIC
     hashes = hash_files(store.index_manifest(snapshot)) if dynamic else {}
-    groups: dict[BucketKey, list[ManifestEntry]] = {}
-    for entry in entries:
-        groups.setdefault(bucket_key(entry), []).append(entry)
+    groups = by_bucket(entries)
     planner = Planner(store, full)
     units = []
     for (partition, bucket), group in groups.items():

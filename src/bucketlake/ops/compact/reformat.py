@@ -34,7 +34,7 @@ from bucketlake.ops.rows.roll import Roller, Rolling
 from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.rows.units import compacted, vector_entries_of
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
-from bucketlake.ops.table.entries import BucketKey, bucket_key
+from bucketlake.ops.table.entries import BucketKey, by_bucket
 from bucketlake.ops.table.known import knowing
 from bucketlake.ops.table.made import all_or_nothing
 from bucketlake.ops.table.messages import CommitMessage, Split
@@ -168,10 +168,7 @@ def units_due(
         and (files is None or (entry.partition, entry.bucket, entry.file.file_name) in files)
     ]
     due = parallel(lambda entry: every or not _is_as_asked(store, entry), entries)
-    groups: dict[BucketKey, list[ManifestEntry]] = {}
-    for entry, wanted in zip(entries, due, strict=True):
-        if wanted:
-            groups.setdefault(bucket_key(entry), []).append(entry)
+    groups = by_bucket(entry for entry, wanted in zip(entries, due, strict=True) if wanted)
     indexes = store.index_manifest(snapshot)
     return [
         unit

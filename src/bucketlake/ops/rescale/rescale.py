@@ -41,7 +41,7 @@ from bucketlake.ops.scan.line import line
 from bucketlake.ops.scan.scan import EntryFilter, changelog_entries, delta_entries, keyed_entries, skips_level_0
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import ROWS_STAY_PROPERTY, Changes
-from bucketlake.ops.table.entries import BucketKey, bucket_key, deletion, max_sequences
+from bucketlake.ops.table.entries import by_bucket, deletion, max_sequences
 from bucketlake.ops.table.known import check_known, knows, renewed
 from bucketlake.ops.table.made import remove_files
 from bucketlake.ops.table.messages import CommitMessage
@@ -318,9 +318,7 @@ class _Job:
         A compaction that drops the newest row of a bucket, a delete, lets the next write take its sequence number:
         files are numbered after all that was moved before them.
         """
-        groups: dict[BucketKey, list[ManifestEntry]] = {}
-        for entry in sorted(new, key=_age):
-            groups.setdefault(bucket_key(entry), []).append(entry)
+        groups = by_bucket(sorted(new, key=_age))
         units: list[MoveUnit] = []
         for (partition, bucket), entries in groups.items():
             state = self.moving[partition]

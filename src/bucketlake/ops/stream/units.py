@@ -21,7 +21,7 @@ from bucketlake.ops.scan.pruning import Pruner
 from bucketlake.ops.scan.scan import Scan, changelog_entries, delta_entries, entry_filter, plan
 from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.scan.splits import overlapping, split_of
-from bucketlake.ops.table.entries import BucketKey, bucket_key
+from bucketlake.ops.table.entries import by_bucket
 from bucketlake.ops.table.known import is_newer
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
@@ -207,9 +207,7 @@ def _pending_groups(store: Store, snapshot: Snapshot, entries: Sequence[Manifest
 
 def _groups(store: Store, entries: Iterable[ManifestEntry]) -> list[list[ManifestEntry]]:
     """The files of each unit: all versions of a key in one; bucket by bucket, oldest first."""
-    buckets: dict[BucketKey, list[ManifestEntry]] = {}
-    for entry in sorted(entries, key=lambda e: (e.partition, e.bucket, *_age(e.file))):
-        buckets.setdefault(bucket_key(entry), []).append(entry)
+    buckets = by_bucket(sorted(entries, key=lambda e: (e.partition, e.bucket, *_age(e.file))))
     if not store.schema.primary_keys:
         return [[entry] for found in buckets.values() for entry in found]
     key_range = key_range_of(store.schema.key_fields)

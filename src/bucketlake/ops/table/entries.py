@@ -39,6 +39,14 @@ def bucket_key(entry: ManifestEntry) -> BucketKey:
     return entry.partition, entry.bucket
 
 
+def by_bucket(entries: Iterable[ManifestEntry]) -> dict[BucketKey, list[ManifestEntry]]:
+    """Entries bucket by bucket, in their order."""
+    found: dict[BucketKey, list[ManifestEntry]] = {}
+    for entry in entries:
+        found.setdefault(bucket_key(entry), []).append(entry)
+    return found
+
+
 def fold(
     entries: Iterable[ManifestEntry], replaced: dict[EntryKey, ManifestEntry] | None = None
 ) -> dict[EntryKey, ManifestEntry]:
