@@ -193,7 +193,7 @@ class Source:
         rows_alone = start.full and end.place <= Position(start.snapshot + 1).place
         ordered = not rows_alone if schema.primary_keys else schema.bucket > 0
         start = self._checked(start)
-        self._check_history(end)
+        self._check_history(replace(end, made=0))  # the start has told that it is the same table
         units = self._between(start, end)
         moved = rescaled_in(units) if ordered and schema.bucket_mode in _HASHED else set()
         whole = ordered and self._moves_keys(start, end)
