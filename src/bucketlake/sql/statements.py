@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
 from bucketlake.spark.handed import given_to
-from bucketlake.spark.raised import interrupts_stay
+from bucketlake.spark.raised import interrupts_stay, of_task
 from bucketlake.spark.settings import settings_stay, substituted
 from bucketlake.sql.procedures import call
 from bucketlake.sql.query import immediate, query, unknown
@@ -68,7 +68,7 @@ def run(lake: Lake, statement: str, args: Any = None, given: Mapping[str, Any] |
             told = given_to(lake.spark, given, mark) if given else {}
             result = _run(lake, text, args, read_braces(text, told, mark) if given else None)
     except PySparkException as error:
-        found = retold(error, text, unknown.meant_function(lake, error))
+        found = of_task(error) or retold(error, text, unknown.meant_function(lake, error))
         if found is None:
             raise
         raise found from None  # the one that Spark raised is of a text that the user did not write
