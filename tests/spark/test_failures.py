@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -251,3 +253,28 @@ def test_ctrl_c_is_raised_as_such(classic: Lake, monkeypatch: pytest.MonkeyPatch
             classic.sql("UPDATE db.t SET v = nope WHERE v = v")
     change(classic)
     assert table.latest_snapshot().id > before
+
+
+@pytest.mark.parametrize("small", [True, False], ids=["driver", "tasks"])
+def test_files_that_are_gone_say_what_to_do(classic: Lake, monkeypatch: pytest.MonkeyPatch, small: bool) -> None:
+    """Another writer has expired and cleaned: whoever reads, the error is ours, and nothing is committed."""
+    if not small:
+        monkeypatch.setattr(reader, "SMALL_ROWS", 0)
+    classic.sql("CREATE TABLE db.t (id INT, v STRING) TBLPROPERTIES ('primary-key' = 'id', 'write-only' = 'true')")
+    for _ in range(2):
+        classic.sql("INSERT INTO db.t SELECT id, 'x' FROM range(100)")
+    table = classic.table("db.t")
+    for file in Path(table.path).rglob("data-*"):
+        file.unlink()
+    calls: list[Callable[[], Any]] = [
+        lambda: classic.sql("UPDATE db.t SET v = 'y' WHERE v LIKE 'x%'"),
+        lambda: table.update({"v": "'y'"}, "v LIKE 'x%'"),
+        lambda: table.table.to_arrow(),
+    ]
+    for call in calls:
+        with pytest.raises(
+            NotFoundError, match=r"^no such file \[path=.*snapshot may have expired: read again"
+        ) as error:
+            call()
+        assert "Traceback" not in str(error.value)
+    assert table.latest_snapshot().id == 2

@@ -6,7 +6,9 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,7 +18,7 @@ from tests import quick
 
 import bucketlake
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.spark import cluster, java
+from bucketlake.spark import cluster, java, settings
 from bucketlake.spark.session import Lake
 from bucketlake.traces import message
 
@@ -42,11 +44,11 @@ def test_missing_packages_of_executors_are_named(lake: Lake, monkeypatch: pytest
         cluster.ensure_package(lake.spark)
 
 
-def test_rows_that_are_no_data_frame_of_sparks(lake: Lake) -> None:
+def test_what_is_no_rows(lake: Lake) -> None:
     lake.sql("CREATE TABLE db.t (id INT)")
-    for rows in ("trips.csv", pa.table({"id": [1]}), pa.table({"id": [1]}).to_pandas(), [{"id": 1}]):
+    for rows, remedy in (("trips.csv", r"lake\.spark\.read"), (5, "a list of dicts"), (None, "a list of dicts")):
         for call in (lambda: lake.write_table(rows, "db.t"), lambda: lake.table("db.t").write(rows)):
-            with pytest.raises(InvalidError, match=r"createDataFrame\(rows\) makes one"):
+            with pytest.raises(InvalidError, match=f"cannot write this.*{remedy}"):
                 call()
 
 
@@ -96,6 +98,31 @@ def test_warnings_point_at_the_users_line(tmp_path: Path) -> None:
     assert [Path(one.filename).name for one in warned] == [Path(__file__).name]
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda lake, t: lake.sql("SELECT 1"),
+        lambda lake, t: lake.sql_script("SELECT 1;"),
+        lambda lake, t: t.read(),
+        lambda lake, t: t.read_stream(),
+        lambda lake, t: t.write([{"id": 1}]),
+        lambda lake, t: t.delete("id > 1"),
+        lambda lake, t: t.update({"id": "2"}),
+        lambda lake, t: t.merge([{"id": 1}], "t.id = source.id"),
+        lambda lake, t: t.compact(),
+    ],
+)
+def test_every_call_asks_whether_the_session_runs(
+    classic: Lake, monkeypatch: pytest.MonkeyPatch, call: Callable[[Lake, Any], Any]
+) -> None:
+    """What PySpark raises of a stopped one names attributes and Java."""
+    classic.sql("CREATE TABLE db.t (id INT)")
+    table = classic.table("db.t")
+    monkeypatch.setattr(settings, "_is_stopped", lambda spark: True)
+    with pytest.raises(bucketlake.InvalidError, match="the Spark session was stopped"):
+        call(classic, table)
+
+
 @pytest.mark.slow
 @pytest.mark.spark
 def test_a_stopped_session_is_named(tmp_path: Path) -> None:
@@ -104,7 +131,7 @@ def test_a_stopped_session_is_named(tmp_path: Path) -> None:
         "import bucketlake, sys\nlake = bucketlake.connect(sys.argv[1])\n"
         "lake.sql('CREATE TABLE t (id INT)')\nframe = lake.sql('SELECT 1 AS id')\nlake.spark.stop()\n"
         "t = lake.table('t')\n"
-        "for call in (lambda: lake.sql('SELECT 1'), lambda: t.write(frame), t.read):\n"
+        "for call in (lambda: lake.sql('SELECT 1'), lambda: t.write(frame), t.read, lambda: t.delete('id > 1')):\n"
         "    try:\n        call()\n"
         "    except bucketlake.InvalidError as error:\n        print(error)\n"
         "print('rows', bucketlake.connect(sys.argv[1]).sql('SELECT * FROM t').count())\n"
@@ -113,7 +140,7 @@ def test_a_stopped_session_is_named(tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "wh")], env=environment, capture_output=True, text=True, check=False
     )
-    assert run.stdout.count("the Spark session was stopped") == 3, run.stdout + run.stderr[-2000:]
+    assert run.stdout.count("the Spark session was stopped") == 4, run.stdout + run.stderr[-2000:]
     assert "rows 0" in run.stdout
 
 

@@ -33,6 +33,8 @@ def frame_of(spark: SparkSession, rows: Any) -> DataFrame:
         require_running(rows.sparkSession)
         return rows
     require_running(spark)
+    if isinstance(rows, str):
+        raise InvalidError("cannot write this", type="str", remedy="lake.spark.read.csv(path) and its like read files")
     given = arrow_input(rows)
     batches = list(batches_of(given))
     known = getattr(given, "schema", None)

@@ -3,6 +3,7 @@
 with interrupts_stay(): …     Ctrl-C is raised as such
 with told_as_ours(): …        the same, and errors of a call's own expressions and rows
 made(error)                   one of them as ours, without its place
+of_task(error)                what our own code raised in a task
 what(error)                   its message, without plans, traces and texts of ours
 """
 
@@ -23,37 +24,34 @@ from pyspark.errors import (
     NumberFormatException,
     ParseException,
     PySparkException,
+    PythonException,
     SparkRuntimeException,
 )
 
-from bucketlake.errors import BucketlakeError, InvalidError, is_interrupt
+from bucketlake.errors import (
+    BucketlakeError,
+    CorruptError,
+    InvalidError,
+    NotFoundError,
+    StorageError,
+    UnsupportedError,
+    is_interrupt,
+)
 from bucketlake.spark import faults
 
 FILE_CHANGED = "a data file changed while it was read, or is not what its metadata says: read again"
+_IN_TASK = re.compile(r"^bucketlake\.errors\.(\w+): (.*?)$(?=\n*\Z|\n\s*\n|\n\tat |\n\w)", re.MULTILINE | re.DOTALL)
 _RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (.*?)(?: SQLSTATE: \w{5})?\Z", re.DOTALL)
 
 
-class RaisedError(InvalidError):
-    """What Spark cannot do with the caller's text or rows. `place`: where in the text, from 0; None where unknown."""
+class _Told(BucketlakeError):
+    """An error of ours that is one of Spark's as well: it says what ours does."""
 
-    place: int | None = None
-    length: int = 0
     _condition: str | None = None
     _state: str | None = None
 
     def __str__(self) -> str:
         return str(self.args[0])
-
-    def point(self, text: str, start: int) -> None:
-        """Let the message show the place in `text`, where the statement starts at `start`, and the remedy; `details`
-        have its line and column."""
-        where = []
-        if self.place is not None:
-            at = start + self.place
-            where = [faults.pointed(text, at, self.length)]
-            line, column = faults.line_and_column(text, at)
-            self.details = {**self.details, "line": line, "column": column}
-        self.args = ("\n\n".join([self.what, *where, *([f"do: {self.remedy}"] if self.remedy else [])]),)
 
     def getMessage(self) -> str:
         """The message."""
@@ -76,6 +74,24 @@ class RaisedError(InvalidError):
         return []
 
 
+class RaisedError(_Told, InvalidError):
+    """What Spark cannot do with the caller's text or rows. `place`: where in the text, from 0; None where unknown."""
+
+    place: int | None = None
+    length: int = 0
+
+    def point(self, text: str, start: int) -> None:
+        """Let the message show the place in `text`, where the statement starts at `start`, and the remedy; `details`
+        have its line and column."""
+        where = []
+        if self.place is not None:
+            at = start + self.place
+            where = [faults.pointed(text, at, self.length)]
+            line, column = faults.line_and_column(text, at)
+            self.details = {**self.details, "line": line, "column": column}
+        self.args = ("\n\n".join([self.what, *where, *([f"do: {self.remedy}"] if self.remedy else [])]),)
+
+
 class StatementError(RaisedError, AnalysisException):  # type: ignore[misc]
     """A statement that Spark cannot make sense of."""
 
@@ -93,6 +109,11 @@ _ROWS = (
 )
 # Spark's class for what a row made it raise -> ours, which is both.
 _OF_ROWS = {base: type(base.__name__, (RaisedError, base), {"__doc__": base.__doc__}) for base in _ROWS}
+# The name of an error of ours -> one that is also what Spark raises for it where a task did.
+_OURS = {
+    kind.__name__: type(kind.__name__, (_Told, kind, PythonException), {"__doc__": kind.__doc__})
+    for kind in (InvalidError, UnsupportedError, NotFoundError, CorruptError, StorageError)
+}
 
 
 def made(error: PySparkException) -> RaisedError | None:
@@ -103,6 +124,13 @@ def made(error: PySparkException) -> RaisedError | None:
     found: RaisedError = kind(what(error).what)
     found._condition, found._state = error.getCondition(), error.getSqlState()
     return found
+
+
+def of_task(error: PySparkException) -> BucketlakeError | None:
+    """What our own code raised in a task, as it was raised there, without traces; None for other errors."""
+    found = _IN_TASK.findall(str(error)) if isinstance(error, PythonException) else []
+    kind = _OURS.get(found[-1][0]) if found else None
+    return None if kind is None else kind(found[-1][1].strip())
 
 
 def what(error: PySparkException) -> faults.Told:
@@ -131,6 +159,9 @@ def told_as_ours(remedy: str | None = None) -> Iterator[None]:
         with interrupts_stay():
             yield
     except PySparkException as error:
+        own = of_task(error)
+        if own is not None:
+            raise own from None  # Spark's shows traces of ours
         found = made(error)
         if found is None:
             raise

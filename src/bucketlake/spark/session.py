@@ -33,7 +33,7 @@ from bucketlake.spark.maintainer import maintain_lake
 from bucketlake.spark.merge.builder import MergeBuilder
 from bucketlake.spark.quiet import announce, is_interactive, quiet_java, quiet_queries, quiet_settings
 from bucketlake.spark.raised import told_as_ours
-from bucketlake.spark.settings import LISTED, require_running, settings_of
+from bucketlake.spark.settings import LISTED, settings_of
 from bucketlake.spark.table import LakeTable
 from bucketlake.values import dataclass
 
@@ -109,7 +109,6 @@ class Lake:
         DataFrames, columns and values."""
         if not isinstance(text, str):
             raise InvalidError("a statement is text", type=type(text).__name__)
-        require_running(self.spark)
         with self.working():
             return self._fronted.sql(self, text, args, given)
 

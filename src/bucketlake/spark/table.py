@@ -95,6 +95,12 @@ class LakeTable(Streams):
         """The table with its newest schema."""
         return replace(self, table=instants.told(self.spark, self.table.refresh(), {}))
 
+    @property
+    def _running(self) -> SparkSession:
+        """The session, for calls that need it; InvalidError where it was stopped."""
+        require_running(self.spark)
+        return self.spark
+
     # ---- rows
 
     def read(
@@ -109,9 +115,8 @@ class LakeTable(Streams):
         opened. `scan_options`: `scan.*` and other dynamic options, and `read_changelog=True` for a column `rowkind` and
         deleted rows too, as the system table `$audit_log` has them.
         """
-        require_running(self.spark)
         table = _as_changes(self.table, scan_options)
-        frame = reader.read(self.spark, table, columns, condition_text(where), scan_options, limit)
+        frame = reader.read(self._running, table, columns, condition_text(where), scan_options, limit)
         return frame if limit is None else frame.limit(limit)
 
     def read_stream(
@@ -124,7 +129,7 @@ class LakeTable(Streams):
         `consumer_id` to keep snapshots that are still to be read. `columns`, `where`: as `read`.
         Spec: docs/streaming.md#read-a-stream
         """
-        return stream.read(self.spark, self.table, columns, where, scan_options)
+        return stream.read(self._running, self.table, columns, where, scan_options)
 
     def write(
         self,
@@ -173,7 +178,7 @@ class LakeTable(Streams):
         """
         on_batch = on_batch or options.pop("told", None)
         how = stream.Streaming(checkpoint, mode, trigger, options.pop("query_name", None), on_batch)
-        return stream.write(self.spark, self.table.with_options(options), frame, how)
+        return stream.write(self._running, self.table.with_options(options), frame, how)
 
     def process_stream(
         self,
@@ -192,7 +197,7 @@ class LakeTable(Streams):
         """
         own = {name: options.pop(name) for name in ("columns", "where", "on_batch") if name in options}
         table = _as_changes(self.table, options).with_options(options)
-        return process(self.spark, table, Processing(body, checkpoint, Trigger.of(trigger), **own))
+        return process(self._running, table, Processing(body, checkpoint, Trigger.of(trigger), **own))
 
     def write_batch(self, frame: DataFrame, query: str, batch_id: int, **options: Any) -> Snapshot | None:
         """Write what `foreachBatch` gives as one commit of batch `batch_id` of `query`, a name that stays the same for
@@ -235,7 +240,7 @@ class LakeTable(Streams):
         Spec: docs/spec/row_changes.md#delete
         """
         with told_as_ours():
-            return changes.delete(self.spark, self.table.with_options(options), condition_text(where))
+            return changes.delete(self._running, self.table.with_options(options), condition_text(where))
 
     def update(
         self, assignments: Mapping[str, Any], where: str | Predicate | Column | None = None, **options: Any
@@ -247,7 +252,7 @@ class LakeTable(Streams):
         Spec: docs/spec/row_changes.md#update
         """
         with told_as_ours("""values are SQL expressions, in which a text stands in quotes: {"column": "'text'"}"""):
-            return changes.update(self.spark, self.table.with_options(options), assignments, condition_text(where))
+            return changes.update(self._running, self.table.with_options(options), assignments, condition_text(where))
 
     def merge(
         self, source: Any, on: Expression, alias: str | None = None, source_alias: str = "source"
@@ -292,8 +297,8 @@ class LakeTable(Streams):
         table = self.table.with_options(options)
         clustered = sort_compaction.Clustering(order, full, request, on_progress)
         if clustered.is_asked(table):
-            return sort_compaction.compact(self.spark, table, clustered)
-        return compaction.compact(self.spark, table, request, on_progress)
+            return sort_compaction.compact(self._running, table, clustered)
+        return compaction.compact(self._running, table, request, on_progress)
 
     def materialize_deletion_vectors(
         self,
@@ -303,10 +308,10 @@ class LakeTable(Streams):
     ) -> Snapshot | None:
         """As `Table.materialize_deletion_vectors`; by tasks if the files are large."""
         request = compaction.Request(partitions, where, deleted=True)
-        return compaction.compact(self.spark, self.table, request, on_progress)
+        return compaction.compact(self._running, self.table, request, on_progress)
 
     def _runner(self) -> Runner:
-        return jobs.runner(self.spark)
+        return jobs.runner(self._running)
 
     def rescale(
         self,
@@ -324,11 +329,11 @@ class LakeTable(Streams):
         Spec: docs/sql/procedures.md#rescale
         """
         request = compaction.Request(partitions, where)
-        return compaction.rescale(self.spark, self.table.with_options(options), bucket_num, request, on_progress)
+        return compaction.rescale(self._running, self.table.with_options(options), bucket_num, request, on_progress)
 
     def rewrite_file_index(self, where: str | None = None) -> Reindexed:
         """As `Table.rewrite_file_index`; by tasks if the files are large."""
-        return compaction.rewrite_file_index(self.spark, self.table, where)
+        return compaction.rewrite_file_index(self._running, self.table, where)
 
     def advise_buckets(self) -> list[BucketAdvice]:
         """What every partition holds and how many buckets it should have, as `Table.advise_buckets` gives it."""
@@ -356,14 +361,14 @@ class LakeTable(Streams):
         list and remove, for tables of very many files."""
         if distributed:
             cleaning = orphans.Cleaning(older_than, dry_run, threads, on_progress)
-            return orphans.remove_orphan_files(self.spark, self.table, cleaning)
+            return orphans.remove_orphan_files(self._running, self.table, cleaning)
         return self.table.remove_orphan_files(older_than, dry_run, threads, on_progress)
 
     def _history(self, writing: bool = False) -> Store:
         return self.table._history(writing)
 
     def _checks(self) -> Run:
-        return checks.run_units(self.spark)
+        return checks.run_units(self._running)
 
     def _called(self) -> str:
         return self.name

@@ -15,8 +15,8 @@ from pyspark.errors import PySparkException
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
 from bucketlake.spark.handed import given_to
-from bucketlake.spark.raised import interrupts_stay
-from bucketlake.spark.settings import settings_stay, substituted
+from bucketlake.spark.raised import interrupts_stay, of_task
+from bucketlake.spark.settings import require_running, settings_stay, substituted
 from bucketlake.sql.procedures import call
 from bucketlake.sql.query import immediate, query, unknown
 from bucketlake.sql.query.given import Braces, read_braces, with_identifiers, with_values
@@ -55,6 +55,7 @@ def run(lake: Lake, statement: str, args: Any = None, given: Mapping[str, Any] |
     """Run one statement: Spark SQL where Spark has it, and the table language. Statements that yield no rows
     return an empty DataFrame, as Spark's own do. `args` binds `:name` and `?` markers, `given` what stands in braces:
     DataFrames, columns and values, as `spark.sql` takes them by name."""
+    require_running(lake.spark)
     if not given:
         statement = substituted(lake.spark, statement)
     statements = split_statements(statement)
@@ -68,7 +69,7 @@ def run(lake: Lake, statement: str, args: Any = None, given: Mapping[str, Any] |
             told = given_to(lake.spark, given, mark) if given else {}
             result = _run(lake, text, args, read_braces(text, told, mark) if given else None)
     except PySparkException as error:
-        found = retold(error, text, unknown.meant_function(lake, error))
+        found = of_task(error) or retold(error, text, unknown.meant_function(lake, error))
         if found is None:
             raise
         raise found from None  # the one that Spark raised is of a text that the user did not write
