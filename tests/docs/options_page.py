@@ -22,6 +22,7 @@ from bucketlake.options import (
 from bucketlake.options.model import Option
 from bucketlake.options.options import FAMILIES, OPTIONS
 
+NO_LIMIT = (str((1 << 63) - 1), str((1 << 31) - 1))
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "options.md"
 HEAD = """# Table options
 
@@ -115,6 +116,7 @@ def _of(module: object) -> Iterator[Option]:
 def _row(option: Option, *more: str) -> str:
     values = f" One of {', '.join(f'`{value}`' for value in option.values)}." if option.values else ""
     default = "" if option.default in (None, "") else f"`{option.default}`"
+    default = "no limit" if str(option.default).removesuffix(" b") in NO_LIMIT else default
     key = f"`{option.key}`{'' if option.mutable else '<br>*fixed*'}"
     cells = (key, default, option.doc + values, *more)
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

@@ -372,7 +372,7 @@ def test_row_groups_are_pruned(tmp_path: Path) -> None:
         )
         for k in range(0, 100, 10)
     ]
-    write(tmp_path / "x.parquet", fields, *parts, form=FileFormat(group_bytes=1))
+    write(tmp_path / "x.parquet", fields, *parts, form=FileFormat(group_bytes=min(part.nbytes for part in parts)))
     assert pq.ParquetFile(tmp_path / "x.parquet").num_row_groups == 10
     epoch = dt.datetime(1970, 1, 1)
     for condition in (
@@ -411,7 +411,7 @@ def test_columns_of_a_filter_are_looked_at_first(places: list[set[int]], columns
     model = model.filter(pa.compute.equal(model.column("a"), 5))
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/x.parquet"
-        write(path, WIDE, *parts, form=FileFormat("parquet", group_bytes=1))
+        write(path, WIDE, *parts, form=FileFormat("parquet", group_bytes=min(part.nbytes for part in parts)))
         assert pq.ParquetFile(path).num_row_groups == len(places)
         found = list(read_recorded(STORAGE, Recorded(path, "parquet"), WIDE, columns, row_filter=Compare("a", "=", 5)))
     kept = {first + n for first, batch in found for n in range(batch.num_rows)}
@@ -434,7 +434,7 @@ def test_groups_are_decoded_up_to_the_last_row_wanted(tmp_path: Path) -> None:
         texts = [f"{place} and more" for place in range(A_GROUP)]
         parts.append(rows_of(WIDE, a=a, b=np.arange(A_GROUP), s=texts, t=texts))
     path = tmp_path / "x.parquet"
-    write(path, WIDE, *parts, form=FileFormat("parquet", group_bytes=1))
+    write(path, WIDE, *parts, form=FileFormat("parquet", group_bytes=min(part.nbytes for part in parts)))
     found = list(read_recorded(STORAGE, Recorded(str(path), "parquet"), WIDE, row_filter=Compare("a", "=", 5)))
     assert [(first // A_GROUP, batch.num_rows) for first, batch in found] == [(5, 1024), (70, 1024), (71, 2000)]
 
@@ -495,6 +495,24 @@ def test_options_reach_the_file(tmp_path: Path) -> None:
     write(tmp_path / "x.parquet", fields, rows_of(fields, a=["x"] * 100, b=["y"] * 100), form=form)
     group = pq.ParquetFile(tmp_path / "x.parquet").metadata.row_group(0)
     assert [group.column(i).has_dictionary_page for i in range(2)] == [False, True]
+
+
+@pytest.mark.parametrize("batches", [1, 7])
+@pytest.mark.parametrize("name", ["parquet", "avro", "orc"])
+def test_groups_are_as_large_as_asked_whatever_the_batches(tmp_path: Path, name: str, batches: int) -> None:
+    fields = named(a="BIGINT")
+    count = 1 << 18  # 2 MiB of Arrow data
+    form = file_format(TableOptions({"file.format": name, "file.block-size": "256 kb"}))
+    rows = rows_of(fields, a=list(range(count)))
+    writer = DataFileWriter(STORAGE, str(tmp_path / f"x.{name}"), fields, form, [FULL])
+    for start in range(0, count, count // batches + 1):
+        writer.write(rows.slice(start, count // batches + 1))
+    writer.close()
+    if name == "parquet":
+        metadata = pq.ParquetFile(tmp_path / "x.parquet").metadata
+        sizes = [metadata.row_group(n).num_rows * 8 for n in range(metadata.num_row_groups)]
+        assert max(sizes) <= (1 << 18) * 5 // 4 and len(sizes) <= 8 + batches
+    assert read(tmp_path / f"x.{name}", fields).num_rows == count
 
 
 def test_names_tell_the_format() -> None:

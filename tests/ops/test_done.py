@@ -138,7 +138,7 @@ def test_what_cannot_be_told(tmp_path: Path) -> None:
         table.with_options(options).mark_partitions_done([{"dt": "a"}])
 
     nobody = {"partition.mark-done-action.http.url": "http://127.0.0.1:9/x"}
-    with pytest.raises(StorageError, match=r"no answer from a service.*127\.0\.0\.1"):
+    with pytest.raises(StorageError, match=r"no answer from a service.*127\.0\.0\.1.*: look whether it runs"):
         told(**HTTP, **nobody)
     with pytest.raises(InvalidError, match="must be non-empty when you use `http-report`"):
         told(**HTTP)

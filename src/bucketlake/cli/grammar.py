@@ -53,9 +53,11 @@ _OF_OTHERS = {
     **dict.fromkeys(("info", "schema", "desc", "inspect"), "describe"),
     **dict.fromkeys(("load", "insert", "write", "ingest", "append"), "import"),
     **dict.fromkeys(("vacuum", "clean", "gc"), "expire"),
-    **dict.fromkeys(("restore", "revert"), "rollback"),
+    **dict.fromkeys(("restore", "revert", "undo"), "rollback"),
+    **dict.fromkeys(("health", "doctor", "diagnose", "tune", "stats"), "advise"),
     **dict.fromkeys(("page", "serve", "web", "server"), "ui"),
     **{"optimize": "compact", "maintain": "watch", "check": "fsck", "repair": "fsck", "zorder": "cluster"},
+    "explain": "plan",
 }
 
 

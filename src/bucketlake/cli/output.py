@@ -137,7 +137,7 @@ class Console:
 _REMEDIES = {
     "Permission denied": "look at whose it is and who may read and write it",
     "No such file or directory": "look at the path; a folder to write to has to be there",
-    "No space left on device": "make room, or write elsewhere",
+    "No space left on device": "make room (bucketlake usage, expire, orphans), or write elsewhere",
     "Read-only file system": "write elsewhere",
 }
 

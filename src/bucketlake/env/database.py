@@ -166,7 +166,10 @@ class Database:
         if type(error).__name__ in ("IntegrityError", "UniqueViolation"):
             return AlreadyExistsError("the catalog's database has such a row", reason=reason)
         return StorageError(
-            "the catalog's database failed", database=self.settings.shown, reason=f"{type(error).__name__}: {reason}"
+            "the catalog's database failed",
+            database=self.settings.shown,
+            reason=f"{type(error).__name__}: {reason}",
+            remedy="look whether it runs, is reached from here and takes these credentials, then try again",
         )
 
 

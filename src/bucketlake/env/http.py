@@ -67,7 +67,11 @@ def request(asked: Request, seconds: float = SECONDS, most: int = LARGEST) -> An
     except (OSError, ValueError, _client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise StorageError(
-            "no answer from a service", host=parts.hostname, seconds=seconds, reason=str(reason)
+            "no answer from a service",
+            host=parts.hostname,
+            seconds=seconds,
+            reason=str(reason),
+            remedy="look whether it runs and is reached from here, then try again",
         ) from error
 
 

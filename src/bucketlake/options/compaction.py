@@ -143,7 +143,14 @@ ROWS = (
     Option(
         "compaction.total-size-threshold", "memory", None, HONOURED, "Total size below which compaction is always full."
     ),
-    Option("full-compaction.delta-commits", "int", None, HONOURED, "Commits between full compactions.", least=1),
+    Option(
+        "full-compaction.delta-commits",
+        "int",
+        None,
+        HONOURED,
+        "Commits of a stream between full compactions; batch writes then compact fully.",
+        least=1,
+    ),
     Option(
         "lookup-compact",
         "enum",

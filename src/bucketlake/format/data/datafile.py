@@ -9,6 +9,7 @@ Spec: docs/spec/datafile.md
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, BinaryIO, Protocol
@@ -44,6 +45,8 @@ __all__ = [
 ]
 
 FIRST_GROUP_SHARE = 8  # until the ratio of bytes to Arrow bytes is known, a group is at most this part of the target
+GROUP_ROWS = 100  # at least, however few bytes a group is to have: as parquet's Java library looks at the size
+NO_GROUP = 0.25  # of a group: so much more than some groups does not make one more
 GROUPS_A_FILE = 4  # at least, so that a wrong ratio shows before the file is full
 NEARLY_FULL = 0.05
 ORC_STEP_BYTES = 1 << 20
@@ -190,9 +193,10 @@ class DataFileWriter:
         if not self._pending:
             return
         table = pa.Table.from_batches(alike(self._pending))
-        rows = table.num_rows
-        if self._form.name == "orc":  # in small steps, to see what a stripe took
-            rows = max(1, int(rows * ORC_STEP_BYTES / max(self._pending_bytes, 1)))
+        # A batch may be larger than a group. Orc cuts stripes itself, and is given small steps, to see what one took.
+        step, least = (ORC_STEP_BYTES, 1) if self._form.name == "orc" else (self._form.group_bytes, GROUP_ROWS)
+        steps = max(1, math.ceil(self._pending_bytes / step - NO_GROUP))
+        rows = max(least, math.ceil(table.num_rows / steps))
         self._pending, self._pending_bytes = [], 0
         row_bytes = table.nbytes / table.num_rows
         for piece in self._maps.pieces(table):
