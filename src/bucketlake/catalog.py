@@ -10,14 +10,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from difflib import get_close_matches
-from itertools import islice
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from bucketlake.catalogs.files import FileSystem
 from bucketlake.catalogs.model import DialectChange, Found, Metastore, View, not_empty
 from bucketlake.catalogs.names import (
-    DATABASE_SUFFIX,
     DEFAULT_DATABASE,
     SYSTEM_DATABASE,
     Identifier,
@@ -26,6 +24,7 @@ from bucketlake.catalogs.names import (
     parse_name,
     written,
 )
+from bucketlake.catalogs.near import meant_table, there_are
 from bucketlake.env.env import Env
 from bucketlake.env.object_store import STORAGE_PREFIXES, open_env, storage_for
 from bucketlake.errors import (
@@ -35,17 +34,17 @@ from bucketlake.errors import (
     NotFoundError,
     UnsupportedError,
     already_done,
-    did_you_mean,
 )
 from bucketlake.file_names import lies_in
 from bucketlake.lazy import lazy, pa
 from bucketlake.options.catalog import catalog_options, metastore_of, table_defaults
 from bucketlake.options.options import option_keys
 from bucketlake.schema.change import SchemaChange
+from bucketlake.schema.given import new_schema
 from bucketlake.schema.schema import TableSchema
 from bucketlake.schema.validation import refuse_undelivered
 from bucketlake.shown import listing_html, listing_text
-from bucketlake.types.model import DataField, from_arrow_type
+from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
 __all__ = [
@@ -54,7 +53,6 @@ __all__ = [
     "Catalog",
     "Identifier",
     "check_name",
-    "new_schema",
     "open_catalog",
     "open_named",
     "parse_name",
@@ -429,51 +427,17 @@ class Catalog:
     def _no_database(self, name: str) -> NotFoundError:
         known = self.list_databases()
         near = get_close_matches(name, known, 1)
-        remedy = f"did you mean '{near[0]}'?" if near else f"create it first{_there_are('databases', known)}"
+        remedy = f"did you mean '{near[0]}'?" if near else f"create it first{there_are('databases', known)}"
         return NotFoundError("no such database", database=name, warehouse=self.warehouse, remedy=remedy)
 
     def _near(self, found: Identifier, otherwise: str = "create it first") -> str:
         if not self.database_exists(found.database):
             return f"there is no database '{found.database}'"
         known = self.list_tables(found.database)
-        return meant_table(self, found.database, found.table, known) or f"{otherwise}{_there_are('tables', known)}"
+        return meant_table(self, found.database, found.table, known) or f"{otherwise}{there_are('tables', known)}"
 
 
 _MAY_BE_THERE = "IF NOT EXISTS (in Python ignore_if_exists=True) accepts one that exists"
-_NAMED = 5
-_LOOKED_AT = 20  # databases in which an error looks for a table's name
-
-
-def meant_table(catalog: Catalog, database: str, table: str, known: Sequence[str]) -> str | None:
-    """A remedy that names what an unknown table of a database may mean: one that is spelled like it among those known
-    there, one of this name in another database, or another warehouse, where this one is empty; None otherwise."""
-    near = did_you_mean(table, known)
-    if near is not None:
-        return near
-    databases = catalog.list_databases()
-    if not known and databases == [DEFAULT_DATABASE]:
-        around = f"; is {around_database(catalog)} meant?" if around_database(catalog) else ""
-        return f"nothing is in the warehouse {catalog.warehouse} yet: look at its path{around}, or make the table first"
-    for other in islice((one for one in databases if one != database), _LOOKED_AT):
-        with suppress(BucketlakeError):  # a database that this caller may not look into
-            if catalog.metastore.find(Identifier(other, table)) is not None:
-                return f"did you mean '{written(other, table)}'?"
-    return None
-
-
-def _there_are(kind: str, names: Sequence[str]) -> str:
-    """What an error says of names that there are: some of them."""
-    shown = ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
-    return f"; existing {kind}: {shown}" if names else ""
-
-
-def around_database(catalog: Catalog) -> str | None:
-    """The warehouse that a folder taken for one lies in: one of a database or table of it; None for any other."""
-    root = catalog.warehouse
-    for folder in (root, root.rpartition("/")[0]):
-        if folder.endswith(DATABASE_SUFFIX):
-            return folder.rpartition("/")[0] or None
-    return None
 
 
 def open_catalog(warehouse: str | PathLike[str], options: Mapping[str, Any] | None = None, **more: Any) -> Catalog:
@@ -526,38 +490,6 @@ def _view(table: Table, system: str | None, name: str) -> system_tables.RowView 
     if found is not None and found.name == system_tables.ROW_TRACKING:
         registry.check_row_tracking(table.store, name)
     return found
-
-
-def new_schema(
-    schema: TableSchema | pa.Schema | Sequence[DataField],
-    partition_keys: Sequence[str],
-    primary_keys: Sequence[str],
-    options: Mapping[str, Any],
-    comment: str | None,
-) -> TableSchema:
-    """The validated schema 0 of a new table."""
-    fields: Sequence[DataField]
-    if isinstance(schema, TableSchema):
-        fields, partition_keys, primary_keys = schema.fields, schema.partition_keys, schema.primary_keys
-        options, comment = {**options, **schema.options}, schema.comment or comment
-    elif isinstance(schema, pa.Schema):
-        fields = [DataField(i, f.name, from_arrow_type(f.type, f.nullable)) for i, f in enumerate(schema)]
-    elif isinstance(schema, Sequence) and all(isinstance(one, DataField) for one in schema):
-        fields = schema
-    else:
-        raise InvalidError(
-            "not a schema",
-            type=type(schema).__name__,
-            remedy="give Arrow's: pa.schema([…]), or frame.to_arrow().schema",
-        )
-    if not fields:
-        raise InvalidError("table has no columns", remedy="give its columns")
-    return TableSchema.create(fields, _listed(partition_keys), _listed(primary_keys), options, comment or None)
-
-
-def _listed(keys: Sequence[str]) -> Sequence[str]:
-    """Columns; a text is one, or several between commas, and not a list of its letters."""
-    return [one.strip() for one in keys.split(",") if one.strip()] if isinstance(keys, str) else keys
 
 
 def _refuse_moving(here: Found, name: Identifier) -> None:

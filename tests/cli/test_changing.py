@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Run
+from tests.cli.conftest import ORDERS, Run
 
 import bucketlake
 from bucketlake.cli import output
@@ -107,7 +109,65 @@ def test_advice(run: Run, own: str) -> None:
         run("rescale", "db.orders", "--buckets", "2", warehouse=own)
         run("rescale", "db.orders", "--buckets", "3", warehouse=own)
     told = run("advise", "db.orders", warehouse=own).out
-    assert f"""do: bucketlake sql -w {own} -e "CALL sys.expire_snapshots(table => 'db.orders', """ in told
+    assert f"do: bucketlake expire -w {own} db.orders --retain-max " in told
+    assert f"do: bucketlake rescale -w {own} db.orders --buckets 2\n" in told  # the option bucket is still 2
+
+
+def test_what_to_do_is_a_command_that_a_shell_takes(run: Run, own: str) -> None:
+    catalog, name = bucketlake.open(own), '`db`.`it\'s "a" table`'
+    odd = catalog.create_table(name, ORDERS, [], ["id"], {"bucket": 1, "num-sorted-run.compaction-trigger": 2})
+    at = [datetime(2026, 1, 1)] * 3
+    odd.reset_consumer("o'clock", None)
+    for k in range(12):
+        odd.write_arrow({"id": [k, k + 1, k + 2], "city": ["Oslo", "Rome", "Bonn"], "at": at})
+    odd.reset_consumer("o'clock", 1)
+    told = run("advise", name, warehouse=own).out
+    (step,) = [line.removeprefix("  do: ") for line in told.split("\n") if "consumer delete" in line]
+    words = shlex.split(step)
+    assert words == ["bucketlake", "consumer", "delete", "-w", own, name, "o'clock"]
+    assert "reads snapshot 1 next, keeps them" in told
+    held = run("expire", name, "--retain-max", "1", "--retain-min", "1", "--yes", warehouse=own).out
+    assert held.startswith("nothing to remove\nconsumer o'clock reads snapshot 1 next")
+    assert shlex.split(held.split("  do: ")[1]) == ["bucketlake", "consumers", "-w", own, name]
+    assert run(*words[1:], "--yes").status == 0
+    told = run("advise", name, warehouse=own).out
+    (step,) = [line.removeprefix("  do: ") for line in told.split("\n") if "bucketlake expire" in line]
+    assert run(*shlex.split(step)[1:], "--yes").out.startswith("removed ")
+
+
+def test_consumers_move_and_are_forgotten(run: Run, own: str) -> None:
+    assert run("consumer", "reset", "db.orders", "c", "2", "--json", warehouse=own).json["next_snapshot"] == 2
+    table = run("consumers", "db.orders", warehouse=own).out.split("\n")
+    assert table[1].split() == ["c", "2", "2"]
+    assert run("consumer", "reset", "db.orders", "c", "99", warehouse=own).status == 1
+    assert run("consumer", "reset", "db.orders", "c", "two", warehouse=own).status == 2
+    assert run("consumer", "delete", "db.orders", "c", "--dry-run", warehouse=own).out.startswith("would forget")
+    missing = run("consumer", "delete", "db.orders", "d", "--yes", warehouse=own)
+    assert (missing.status, "consumers: c" in missing.err) == (1, True)
+    assert run("consumer", "delete", "db.orders", "c", "--yes", warehouse=own).status == 0
+    assert run("consumers", "db.orders", "--json", warehouse=own).json == []
+
+
+def test_damage_leads_to_fsck_and_fsck_to_what_mends_it(run: Run, own: str) -> None:
+    lost = next(Path(own, "db.db", "days", "day=b", "bucket-0").glob("*.parquet"))
+    lost.unlink()
+    failed = run("cat", "db.days", warehouse=own)
+    assert (failed.status, failed.err.endswith(f"  do: bucketlake fsck -w {own} db.days\n")) == (1, True)
+    mends = run("fsck", "db.days", warehouse=own).out
+    assert f"bucketlake fsck -w {own} db.days --repair --allow data-file-missing\n" in mends
+    newest = Path(own, "db.db", "orders", "snapshot", "snapshot-3")
+    newest.write_text('{"version": 3, "id"')
+    failed = run("describe", "db.orders", "--json", warehouse=own)
+    assert (failed.status, failed.error["remedy"]) == (1, f"bucketlake fsck -w {own} db.orders")
+    found = run("fsck", "db.orders", warehouse=own)
+    assert (found.status, found.err) == (1, "")
+    assert "error snapshot-broken: not a snapshot" in found.out and "move it elsewhere" in found.out
+    newest.rename(Path(own, "aside"))  # as it says
+    assert run("cat", "db.orders", "--json", warehouse=own).status == 0
+    assert run("fsck", "db.orders", "--repair", "--yes", warehouse=own).status == 0  # hints
+    Path(own, "db.db", "orders", "schema", "schema-0").unlink()
+    failed = run("fsck", "db.orders", warehouse=own)
+    assert "holds snapshots, but no schema" in failed.err
 
 
 def test_tables_come_and_go(run: Run, own: str) -> None:

@@ -117,7 +117,7 @@ sys.exit(cli.main())
 @pytest.mark.parametrize(("more", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
 def test_colours_and_width_of_a_terminal(many: str, more: dict[str, str], coloured: bool) -> None:
     ours, theirs = pty.openpty()
-    wanted = environment(COLUMNS="30", **more)
+    wanted = environment(COLUMNS="80", **more)
     with subprocess.Popen([*COMMAND, "files", "t", "-w", many], stdout=theirs, stderr=theirs, env=wanted) as run:
         os.close(theirs)
         text = b""

@@ -154,3 +154,12 @@ def test_heads_of_a_narrow_table_stand_on_several_lines(width: int) -> None:
     assert len(lines) == (2 if width == 200 else 3)
     assert lines[-1].split()[:2] == ["0", "17"]
     assert ("10:00:00" in lines[-1]) == (width > 40)
+
+
+@pytest.mark.parametrize("width", [12, 30])
+def test_rows_are_blocks_where_numbers_would_be_cut(width: int) -> None:
+    head = ["bucket", "bytes", "created", "path"]
+    rows = [[str(n), "1,024.5 KiB", "2026-01-01 10:00:00", "/tmp/" + "x" * 80] for n in range(2)]
+    lines = table(head, rows, [True, True, False, False], Look(False, width))
+    assert lines[:4] == ["bucket   0", "bytes    1,024.5 KiB", "created  2026-01-01 10:00:00", f"path     {rows[0][3]}"]
+    assert lines[4:6] == ["", "bucket   1"]

@@ -16,9 +16,7 @@ HEADINGS = {
     Severity.WARNING: ("Warnings", "Something works worse than it should."),
     Severity.INFO: ("Information", "Worth knowing."),
 }
-STATEMENT = re.compile(
-    r"((?:CALL sys\.\w+|ANALYZE TABLE|ALTER TABLE|INSERT \w+(?: … SELECT)?)(?: with allow => '[\w-]+')?)"
-)
+STATEMENT = re.compile(r"((?:CALL sys\.\w+|ANALYZE TABLE|ALTER TABLE|INSERT \w+(?: … SELECT)?)(?:\([^)]*\))?)")
 
 
 def written(text: str) -> str:

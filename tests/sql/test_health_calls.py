@@ -36,7 +36,10 @@ def test_fsck_and_repair(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
         ("data-file-missing", "to be named"),
         ("hint-latest", "would mend"),
     ]
-    done = lake.sql("CALL sys.repair_table(table => 'db.t', allow => 'data-file-missing', dry_run => false)").collect()
+    remedy = lake.sql("CALL sys.fsck(table => '`db`.`t`', level => 'keys')").first()["remedy"]
+    statement = "CALL sys.repair_table(table => '`db`.`t`', allow => 'data-file-missing', dry_run => false)"
+    assert remedy == f"restore the file from a copy, or {statement}"
+    done = lake.sql(statement).collect()
     assert {(row["state"], row["snapshot"]) for row in done} == {("mended", 3)}
     monkeypatch.setattr(checks, "DRIVER_BYTES", -1)
     (left,) = lake.table("db.t").fsck("rows").findings

@@ -393,6 +393,11 @@ def test_what_is_missing_or_damaged_is_said_and_can_be_tried_again(browser: Any,
         assert states["heat"] == states["files"] == states["sizes"] == "failed"
         assert "cut short" in page.locator("[data-panel=heat] [role=alert]").inner_text()
         assert "cut short" in page.locator(".head [role=alert]").inner_text()
+        manifest.unlink()
+        frames.clear()
+        page.reload()
+        step = page.wait_for_selector("[data-panel=heat] [role=alert] code")
+        assert step.inner_text() == f"bucketlake fsck -w {tmp_path} default.hurt"
         manifest.write_bytes(whole)
         page.locator("[data-panel=heat]").get_by_role("button", name="Try again").click()
         page.wait_for_selector("[data-panel=heat][data-state=drawn]")

@@ -191,10 +191,16 @@ def remove_table(env: Env, path: str) -> None:
     env.storage.delete_tree(path)
 
 
+def old_snapshots(env: Env, paths: TablePaths) -> list[str]:
+    """Names of snapshots in a folder that is no table's, since it has no schema."""
+    found = [info.name for info in env.storage.list(paths.snapshot_dir) if info.name.startswith("snapshot-")]
+    return found if found and not has_schema(env, paths.root) else []
+
+
 def refuse_old_snapshots(env: Env, paths: TablePaths) -> None:
     """InvalidError where a folder that is to be a new table's holds snapshots."""
-    found = [info.name for info in env.storage.list(paths.snapshot_dir) if info.name.startswith("snapshot-")]
-    if found and not has_schema(env, paths.root):
+    found = old_snapshots(env, paths)
+    if found:
         raise InvalidError(
             "the folder of the new table holds snapshots of one whose schema is gone: its removal was interrupted",
             path=paths.root,

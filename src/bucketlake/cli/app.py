@@ -39,7 +39,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "state": ("files", "snapshots", "tags", "branches", "consumers", "usage", "plan"),
     "read": ("cat", "diff", "export"),
     "load": ("import",),
-    "change": ("create", "drop", "rollback", "tag", "branch"),
+    "change": ("create", "drop", "rollback", "tag", "branch", "consumer"),
     "maintain": ("compact", "rescale", "cluster", "expire", "orphans"),
     "check": ("fsck", "advise"),
     "watch": ("watch",),

@@ -1,4 +1,4 @@
-"""`create`, `drop`, `rollback`, `tag …`, `branch …`: tables and names in their history that come and go."""
+"""`create`, `drop`, `rollback`, `tag …`, `branch …`, `consumer …`: tables and names in history that come and go."""
 
 from __future__ import annotations
 
@@ -293,6 +293,54 @@ def _branched(found: Any, name: str, text: str) -> Facts:
     return Facts({"table": found.name, "branch": name}, text=[clean(text)])
 
 
+# ---- consumers
+
+
+class OfConsumer(OfTable):
+    """A command about a consumer."""
+
+    name: Annotated[str, Argument(metavar="NAME", help="The consumer's name.")]
+
+
+class ConsumerReset(OfConsumer):
+    """What `consumer reset` takes."""
+
+    snapshot: Annotated[str, Argument(metavar="SNAPSHOT", help="What it reads next: a snapshot's id.")]
+
+
+def consumer_reset(given: ConsumerReset) -> Facts:
+    """Let a consumer go on with another snapshot. Its reader does so once it is started again."""
+    if not given.snapshot.isdecimal():
+        raise UsageError("not a snapshot's id", snapshot=given.snapshot, remedy=given.said("snapshots"))
+    found, following = given.plain_table(), int(given.snapshot)
+    given.begin(f"look what consumer {given.name} reads next: {given.said('consumers')}")
+    found.reset_consumer(given.name, following)
+    values = {"table": found.name, "consumer": given.name, "next_snapshot": following}
+    return Facts(values, text=[clean(f"consumer {given.name} of {found.name} reads snapshot {following} next")])
+
+
+class ConsumerDelete(OfConsumer, Rehearsing):
+    """What `consumer delete` takes."""
+
+
+def consumer_delete(given: ConsumerDelete) -> Facts:
+    """Forget a consumer: what it has not read may expire."""
+    found = given.plain_table()
+    known = found.store.consumers()
+    if given.name not in known:
+        names = ", ".join(sorted(known)) or "there are none"
+        raise NotFoundError("no such consumer", table=found.name, consumer=given.name, remedy=f"consumers: {names}")
+    following = known[given.name]
+    told = f"consumer {given.name} of {found.name}, which reads snapshot {following} next"
+    values = {"table": found.name, "consumer": given.name, "next_snapshot": following}
+    if given.dry_run:
+        return Facts(values, text=[clean(f"would forget {told}")])
+    confirmed(f"Forget {told}?", given.yes)
+    given.begin(f"look whether consumer {given.name} is there")
+    found.reset_consumer(given.name)
+    return Facts(values, text=[clean(f"forgot {told}")])
+
+
 def register(app: Group) -> None:
     """Register the family."""
     table = {"table": "its full name"}
@@ -319,3 +367,8 @@ def register(app: Group) -> None:
     add(branches, branch_delete, "delete", answers=("facts", branch))
     add(branches, fast_forward, "fast-forward", answers=("facts", branch))
     app.add_command(branches)
+    consumers = Group("consumer", "Move and forget consumers.", CHANGING)
+    consumer = columns(**table, consumer="its name", next_snapshot="id: the snapshot that it reads next, or would have")
+    add(consumers, consumer_reset, "reset", answers=("facts", consumer))
+    add(consumers, consumer_delete, "delete", answers=("facts", consumer))
+    app.add_command(consumers)

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from bucketlake.amounts import size_text
+from bucketlake.cli import remedies
 from bucketlake.cli.answer import Facts, Rows, UsageError, columns, plain
 from bucketlake.cli.command import CHANGING, WithFormat, add
 from bucketlake.cli.grammar import Group, Option
 from bucketlake.cli.maintain import Changing
 from bucketlake.cli.output import confirmed
 from bucketlake.cli.progress import Drawn, working
-from bucketlake.cli.text import clean, count, look_of, quoted
+from bucketlake.cli.text import clean, count, look_of
 from bucketlake.cli.warehouse import OfTable, pairs_of
 from bucketlake.lazy import lazy
 
@@ -73,7 +74,7 @@ def fsck(given: Fsck) -> Facts:
         "findings": [_object(one, states.get(id(one))) for one in report.findings],
         "repaired_by": None if done is None or done.snapshot is None else done.snapshot.id,
     }
-    return Facts(values, text=list(_report_text(report, done, values)), status=1 if left else 0)
+    return Facts(values, text=list(_report_text(given, report, done, values)), status=1 if left else 0)
 
 
 def _object(finding: Finding, state: str | None) -> dict[str, object]:
@@ -82,7 +83,7 @@ def _object(finding: Finding, state: str | None) -> dict[str, object]:
     return {**{name: plain(value) for name, value in row.items()}, "state": state}
 
 
-def _report_text(report: Report, done: Repair | None, values: Mapping[str, Any]) -> Iterator[str]:
+def _report_text(given: Fsck, report: Report, done: Repair | None, values: Mapping[str, Any]) -> Iterator[str]:
     look = look_of(sys.stdout)
     read = f", {size_text(report.bytes)} read" if report.bytes else ""
     looked = f"{count(report.files, 'file')}{read}, level {report.level}"
@@ -99,8 +100,7 @@ def _report_text(report: Report, done: Repair | None, values: Mapping[str, Any])
         yield clean(f"  at: {', '.join(place)}")
         yield clean(f"  so: {told['consequence']}")
         if done is None:
-            mends = {"yes": "; --repair mends it", "named": f"; --repair --allow {one.code} mends it"}
-            yield clean(f"  do: {told['remedy']}{mends.get(one.repair, '')}")
+            yield clean(f"  do: {remedies.of_finding(one, given)}")
         else:
             yield clean(f"  {told['state']}" if told["state"] else "  not mended")
     if done is not None and done.snapshot is not None:
@@ -118,9 +118,8 @@ def advise(given: Advise) -> Rows:
         for one in found:
             place = f" ({one.partition})" if one.partition else ""
             given.console.write([clean(f"{one.topic}{place}: {one.reason}")])
-            given.console.write(
-                [clean(f"  do: bucketlake sql{given.place} -e {quoted(one.command)}")] if one.command else []
-            )
+            if one.command:
+                given.console.write([clean(f"  do: {remedies.own_command(one.command, given)}")])
         return Rows([], hint="" if found else "nothing to advise")
     return Rows([(o.topic, o.partition, o.measure, o.threshold, o.reason, o.command) for o in found])
 

@@ -63,6 +63,10 @@ class Arguments:
         """From here on something changes; `left`: what an interrupt may leave, and what to do then."""
         self.__dict__["_left"] = left
 
+    def next_step(self, error: BaseException) -> str | None:
+        """What to do about an error that names no remedy itself."""
+        return None
+
     def kept(self) -> str:
         """What stays when the command is interrupted: told after Ctrl-C."""
         return str(self.__dict__.get("_left", "nothing was changed"))
@@ -194,17 +198,17 @@ def perform(command: Command, given: Arguments) -> int:
         ended = interrupt()
         if isinstance(ended, SystemExit):  # it came of the signal, whatever it is
             return _interrupted(given, _status(ended))
-        return _interrupted(given) if is_interrupt(error) else _failed(console, error)
+        return _interrupted(given) if is_interrupt(error) else _failed(given, error)
 
 
 def _status(end: SystemExit) -> int:
     return end.code if isinstance(end.code, int) else FAILED
 
 
-def _failed(console: Console, error: Exception) -> int:
+def _failed(given: Arguments, error: Exception) -> int:
     if os.environ.get("BUCKETLAKE_TRACE"):
         traceback.print_exception(error)
-    return console.failure(error)
+    return given.console.failure(error, given.next_step(error))
 
 
 def _interrupted(given: Arguments, status: int = INTERRUPTED) -> int:

@@ -16,7 +16,7 @@ from bucketlake.cli.output import confirmed
 from bucketlake.cli.progress import Drawn
 from bucketlake.cli.text import clean, count, quoted
 from bucketlake.cli.warehouse import OfTable, Where, millis_of, pairs_of
-from bucketlake.errors import InvalidError
+from bucketlake.errors import CorruptError, InvalidError
 from bucketlake.lazy import lazy
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Changing(OfTable):
     def started(self) -> Table:
         """The table, and from now on what is committed to it is what the command did."""
         found = self.plain_table()
-        self.__dict__["_before"] = (found, found.store.latest_snapshot_id() or 0)
+        self.__dict__["_before"] = (found, _newest(found))
         return found
 
     def kept(self) -> str:
@@ -47,10 +47,18 @@ class Changing(OfTable):
         if before is None or "_left" in self.__dict__:
             return super().kept()
         found, number = before
-        newest = found.store.latest_snapshot_id() or 0
+        newest = _newest(found)
         if newest == number:
             return "nothing was committed"
         return f"what was finished is committed: {found.name} is at snapshot {newest}, and was at {number}"
+
+
+def _newest(found: Table) -> int:
+    """The newest snapshot's number, 0 before the first commit; also where its file is damaged, for `fsck` to say so."""
+    try:
+        return found.store.latest_snapshot_id() or 0
+    except CorruptError:
+        return max(found.store.snapshot_ids(), default=0)
 
 
 class Rewriting(Changing, Where):
@@ -265,13 +273,26 @@ def expire(given: Expire) -> Facts:
     if given.dry_run or not given.yes:
         values = _expired(given, rehearsed, kinds, Drawn("look at"))
         values |= {"bytes": notes.bytes, "dry_run": True}
-        if given.dry_run or not _any(values):
-            return Facts(values, text=[clean(f"{'would remove ' if _any(values) else ''}{_told(values)}")])
+        if not _any(values):
+            return Facts(values, text=[clean(_told(values)), *_kept_by_consumers(found, given)])
+        if given.dry_run:
+            return Facts(values, text=[clean(f"would remove {_told(values)}")])
         confirmed(f"Remove {_told(values)} of {found.name}?", given.yes)
     given.begin("what was removed is gone; the same command removes the rest")
     values = _expired(given, found, kinds, Drawn())
     values |= {"bytes": notes.bytes if notes.removed else None, "dry_run": False}
+    if not _any(values):
+        return Facts(values, text=[clean(_told(values)), *_kept_by_consumers(found, given)])
     return Facts(values, text=[clean(f"removed {_told(values)}")])
+
+
+def _kept_by_consumers(found: Table, given: Expire) -> list[str]:
+    """Why nothing may be due: who is still to read it."""
+    name, following = min(found.consumers().items(), key=lambda one: one[1], default=("", None))
+    if following is None or not following.snapshots:
+        return []
+    told = f"consumer {name} reads snapshot {following.next_snapshot} next: this and all later ones stay for it"
+    return [clean(told), clean(f"  do: {given.said('consumers')}")]
 
 
 def _any(values: dict[str, Any]) -> bool:

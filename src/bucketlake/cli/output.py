@@ -114,10 +114,11 @@ class Console:
             look = look_of(sys.stderr)
             print(f"{look.style('warning:', '33')} {clean(redact(text))}", file=sys.stderr)
 
-    def failure(self, error: BaseException) -> int:
-        """Say what went wrong: message, place, remedy. The exit status."""
+    def failure(self, error: BaseException, otherwise: str | None = None) -> int:
+        """Say what went wrong: message, place, remedy (`otherwise` where the error names none). The exit status."""
         status = USAGE if isinstance(error, UsageError) else FAILED
         what, place, remedy = told(error)
+        remedy = remedy or otherwise
         if self.is_json:
             kind = type(error).__name__
             print(document({"error": {"kind": kind, "what": what, "place": place, "remedy": remedy}}), file=sys.stderr)

@@ -104,7 +104,7 @@ def consumers(given: Consumers) -> Rows:
     """List the consumers of a table, and how far each is behind."""
     found = given.plain_table()
     newest = found.store.latest_snapshot_id() or 0
-    rows = [(name, number, max(newest + 1 - number, 0)) for name, number in found.consumers().items()]
+    rows = [(name, int(number), max(newest + 1 - number, 0)) for name, number in found.consumers().items()]
     return Rows(sorted(rows), hint="no consumers")
 
 

@@ -121,7 +121,8 @@ def _widths(heads: Sequence[int], values: Sequence[int], room: int | None) -> li
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], look: Look) -> list[str]:
     """A table's lines: the head, then a line a row. `right`: which columns stand to the right, as numbers do. Heads of
-    several words stand on several lines where one line does not fit."""
+    several words stand on several lines where one line does not fit. Where numbers would have to be cut, which then
+    say something else, every row is a block instead, a line a value."""
     if not head:
         return []
     cells = [[clean(cell) for cell in row] for row in rows]
@@ -131,6 +132,9 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bo
     stacked = room is not None and sum(map(max, map(wide, heads), values)) > room
     words = [(name.split(" ") if stacked else [name]) for name in heads]
     widths = _widths([max(map(wide, one)) for one in words], values, room)
+    if any(width < value and side for width, value, side in zip(widths, values, right, strict=True)):
+        blocks = [aligned(list(zip(heads, row, strict=True)), look) for row in cells]
+        return [line for place, block in enumerate(blocks) for line in ([""] if place else []) + block]
     deep = max(map(len, words))
     above = [[one[place - deep] if deep - place <= len(one) else "" for one in words] for place in range(deep)]
     lines = [_line(row, widths, right) for row in (*above, *cells)]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from bucketlake.cli.answer import UsageError
 from bucketlake.cli.command import Arguments, WithJson
 from bucketlake.cli.grammar import Argument, Context, Option
-from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError
+from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError
 from bucketlake.lazy import lazy
 from bucketlake.redaction import redact
 
@@ -149,18 +149,28 @@ class OfTable(InWarehouse):
         text = "$".join([found.table, *(part for part in behind if part)])
         return f"`{found.database}`.`{text}`" if found.database != catalogs.DEFAULT_DATABASE else f"`{text}`"
 
+    def said(self, command: str, *words: str) -> str:
+        """A command of this program about the same table, for a shell to take as it stands."""
+        branch = ("--branch", self.branch) if self.branch else ()
+        return " ".join([f"bucketlake {command}{self.place}", *map(quote, (self.table, *words, *branch))])
+
+    def next_step(self, error: BaseException) -> str | None:
+        """A file of the table is damaged or missing: `fsck` says what that means, and what mends it."""
+        missing = isinstance(error, NotFoundError) and error.what == "no such file"
+        return self.said("fsck") if missing or isinstance(error, CorruptError) else None
+
     def system(self, name: str) -> list[dict[str, Any]]:
         """The rows of a system table over the table."""
         self.plain_table()  # refuses what is none
         rows: list[dict[str, Any]] = self.catalog.table(self.named(name)).to_arrow().to_pylist()
         return rows
 
-    def plain_table(self, options: Mapping[str, Any] | None = None) -> Table:
+    def plain_table(self) -> Table:
         """The table itself: InvalidError for a system table."""
         found = catalogs.parse_name(self.table)
         if found.system_table is not None or found.database == catalogs.SYSTEM_DATABASE:
             raise InvalidError("this command is about tables, not system tables", table=found.text)
-        return self.opened(options)
+        return self.opened()
 
 
 class Where(Arguments):

@@ -29,9 +29,9 @@ from bucketlake.env.clients import MOST_CLIENTS, client, kind_of
 from bucketlake.env.env import Env
 from bucketlake.env.local import LocalStorage
 from bucketlake.env.sizes import whole
-from bucketlake.env.storage import FileInfo, Storage, deleted_one_by_one, no_file, outside
+from bucketlake.env.storage import FileInfo, Storage, deleted_one_by_one, outside
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, StorageError, UnsupportedError
-from bucketlake.file_names import fault_of_path, lies_in_any, listed_roots
+from bucketlake.file_names import fault_of_path, lies_in, lies_in_any, listed_roots, local_path
 from bucketlake.lazy import obstore, obstore_errors, obstore_store, uuid
 from bucketlake.options.catalog import ALLOWED_EXTERNAL
 from bucketlake.redaction import holds_password
@@ -362,6 +362,19 @@ def storage_for(path: str, options: Mapping[str, str] | None = None) -> tuple[St
     return ObjectStorage(f"{scheme}://{bucket}", given), path.rstrip("/")
 
 
+def overlaps(one: str, other: str) -> bool:
+    """Whether one of two folders is, or lies in, the other, by their texts: however a store's scheme is spelled."""
+    left, right = _spelled_alike(one), _spelled_alike(other)
+    return lies_in(left, right) or lies_in(right, left) or left == right
+
+
+def _spelled_alike(path: str) -> str:
+    scheme, separator, rest = local_path(path).partition("://")
+    if not separator:
+        return os.path.abspath(re.sub("//+", "/", scheme))
+    return f"{kind_of(scheme) or scheme}://{re.sub('//+', '/', rest).strip('/')}"
+
+
 def open_env(path: str, options: Mapping[str, str] | None = None) -> tuple[Env, str]:
     """An Env whose storage serves a path or URI, and the path as that storage takes it.
 
@@ -390,7 +403,7 @@ def _translated(what: str, path: str) -> Iterator[None]:
     try:
         yield
     except (obstore_errors.NotFoundError, FileNotFoundError) as error:
-        raise no_file(path) from error
+        raise NotFoundError("no such file", path=path) from error
     except (obstore_errors.BaseError, OSError, ValueError) as error:
         code = _CODE.search(str(error))
         reason = str(error).split("\n")[0] + (f" {code[1]}" if code else "")

@@ -38,14 +38,15 @@ from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError, Unsu
 from bucketlake.ops.buckets.postpone import counts_rows
 from bucketlake.ops.cluster.order import write_order
 from bucketlake.ops.cluster.rows import incoming_in_order
-from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.scan.chain import refuse_stream
 from bucketlake.ops.scan.scan import Plan
 from bucketlake.ops.scan.select import one_place
 from bucketlake.ops.scan.system_tables import AUDIT_LOG, RowView, read_view
 from bucketlake.ops.stream.limits import LIMITS, Limits
 from bucketlake.ops.system.model import SystemTable
+from bucketlake.ops.table.made import discard
 from bucketlake.ops.table.messages import CommitMessage, Split, WriteTask
+from bucketlake.ops.table.retry import on_newest
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write, refuse_plain_append
 from bucketlake.ops.write.staging import stage, staged, unstage
@@ -62,7 +63,6 @@ from bucketlake.spark.instants import refuse_stored
 from bucketlake.spark.read.stream_reader import Rows, StreamReader
 from bucketlake.spark.types import field_types, require_columns, spark_batch, spark_schema, spark_type
 from bucketlake.spark.write.replacing import replaced_partition
-from bucketlake.spark.write.tasks import discard
 from bucketlake.table import Table
 from bucketlake.types.instants import LEGACY_TIMESTAMPS
 from bucketlake.types.model import DataField
@@ -226,7 +226,8 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
         store = table.store
         if not overwrite:
             refuse_plain_append(store)
-        template = prepare_write(store, store.latest_snapshot(), MOST_TASKS, new_commit_user(store), overwrite)
+        user = new_commit_user(store)
+        template = on_newest(store, lambda: prepare_write(store, store.latest_snapshot(), MOST_TASKS, user, overwrite))
         mode = "append" if not overwrite else "overwrite" if where is None else "overwrite static"
         assigns = store.schema.bucket_mode in (BucketMode.DYNAMIC, BucketMode.KEY_DYNAMIC)
         sources = _sources(schema, store.schema.fields)

@@ -21,6 +21,7 @@ from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.data.layout import map_leaves
 from bucketlake.lazy import pc
 from bucketlake.schema.default import default_scalar
+from bucketlake.spark.actions import to_arrow
 from bucketlake.spark.assignment import Rules, check_assignment, matched, members, widens
 from bucketlake.types.arrow import filled_table, variant_type
 from bucketlake.types.instants import as_instants
@@ -372,8 +373,8 @@ def collected(frame: DataFrame) -> pa.Table:
     """The frame's rows in the driver. VARIANT comes as its parts: PySpark's own way fails for those that are null."""
     parted = T.StructType([T.StructField(f.name, _parted(f.dataType), True) for f in frame.schema.fields])
     if parted == as_nullable(frame.schema):
-        return frame.toArrow()
-    rows = mapped(frame, _unmarked, parted).toArrow()
+        return to_arrow(frame)
+    rows = to_arrow(mapped(frame, _unmarked, parted))
     kinds = [table_type(item.dataType, item.name) for item in frame.schema.fields]
     columns = [
         pa.chunked_array([map_leaves(chunk, kind, _marked) for chunk in column.chunks]) if column.num_chunks else column

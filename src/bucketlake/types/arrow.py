@@ -13,7 +13,7 @@ from decimal import Decimal
 from functools import cache
 
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.lazy import pa, pc
+from bucketlake.lazy import np, npt, pa, pc
 
 _MILLIS_OF_DAY = 86_400_000
 _OF_VARIANT = {b"variant": b"true"}  # as Spark marks them, so that they are VARIANT there too
@@ -194,6 +194,18 @@ def list_offsets(array: pa.Array) -> pa.Array:
         lengths
     )  # has no validity buffer, which a cast of it may have: older Arrow refuses
     return pa.concat_arrays([pa.array([0], pa.int32()), ends])
+
+
+def binary_bounds(array: pa.Array) -> npt.NDArray[np.int64]:
+    """Where each of some large binaries begins in their buffer, and where the last one ends: one entry more than there
+    are values."""
+    return np.frombuffer(array.buffers()[1] or bytes(8), np.int64)[array.offset : array.offset + len(array) + 1]
+
+
+def binary_content(array: pa.Array) -> memoryview:
+    """The bytes of some large binaries, from the first to the last, over the same memory."""
+    bounds = binary_bounds(array)
+    return memoryview(array.buffers()[2] or b"")[int(bounds[0]) : int(bounds[-1])]
 
 
 def pairs_of(array: pa.MapArray) -> pa.ListArray:

@@ -11,6 +11,8 @@ Spec: docs/page.md
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -45,6 +47,7 @@ from bucketlake.ui.look import ANSWERS, Query
 from bucketlake.values import dataclass
 
 PORT = 8765
+_PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 TRIED = 20  # ports, where the usual one is taken
 STATUS: tuple[tuple[type[Exception], int, str], ...] = (
     (InvalidError, 400, "invalid"),
@@ -122,9 +125,19 @@ class _Server:
 
         async def endpoint(request: Request) -> Response:
             query = Query(dict(request.query_params))
-            return await self._answered(partial(answer, self._catalog, query))
+            return await self._answered(partial(answer, self._catalog, query), self._check_of(query))
 
         return endpoint
+
+    def _check_of(self, query: Query) -> str | None:
+        """The command that checks the table which a question is about."""
+        database, table, place = query.given.get("database"), query.given.get("table"), self._catalog.warehouse
+        if not database or not table:
+            return None
+        plain = _PLAIN.fullmatch(database) and _PLAIN.fullmatch(table)
+        name = f"{database}.{table}" if plain else f"`{database}`.`{table}`"
+        words = ["bucketlake", "fsck", *(("-w", place) if redact(place) == place else ()), name]
+        return cut(shlex.join(words), 2_000)
 
     async def listed(self, request: Request) -> Response:
         """The jobs of this process."""
@@ -167,8 +180,8 @@ class _Server:
             return _failure(400, "invalid", "an object of texts is wanted")
         return found
 
-    async def _answered(self, make: Callable[[], Mapping[str, Any]]) -> Response:
-        """An answer that is made in a thread, within the limits."""
+    async def _answered(self, make: Callable[[], Mapping[str, Any]], check: str | None = None) -> Response:
+        """An answer that is made in a thread, within the limits. `check`: what to do about a damaged table."""
         if self._threads is None:
             self._threads = anyio.CapacityLimiter(self._limits.at_once)
         made: list[bytes] = []
@@ -177,7 +190,7 @@ class _Server:
                 work = partial(_body, make)
                 made.append(await anyio.to_thread.run_sync(work, limiter=self._threads, abandon_on_cancel=True))
             except Exception as error:  # whatever it is, the page says so
-                return _failed(error)
+                return _failed(error, check)
         if not made:
             return _failure(504, "slow", f"no answer within {self._limits.seconds:.0f} seconds")
         return self._sent(made[0])
@@ -193,10 +206,13 @@ def _body(make: Callable[[], Mapping[str, Any]]) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def _failed(error: Exception) -> Response:
+def _failed(error: Exception, check: str | None = None) -> Response:
+    if check is not None and isinstance(error, NotFoundError) and error.what == "no such file":
+        return _failure(500, "damaged", cut(str(error), 2_000), error.remedy or check)
     for kind, status, word in STATUS:
         if isinstance(error, kind):
             remedy = error.remedy if isinstance(error, BucketlakeError) else None
+            remedy = remedy or (check if kind is CorruptError else None)
             return _failure(status, word, cut(str(error), 2_000), remedy)
     return _failure(500, "failed", cut(redact(f"{type(error).__name__}: {error}"), 500))
 

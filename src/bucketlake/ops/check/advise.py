@@ -301,6 +301,11 @@ class _Look:
             keep = max(1, len(self._recent) // 2)
             fewer = {"retain_min": keep} if keep < int(self._store.options.get("snapshot.num-retained.min")) else {}
             command = self._call("expire_snapshots", retain_max=keep, **fewer)
+            name, following = min(self._store.consumers().items(), key=lambda one: one[1], default=("", None))
+            if following is not None and following <= self._snapshot.id - keep:
+                reason += f": consumer {name}, which reads snapshot {following} next, keeps them"
+                reason += "; start its reader, or forget the consumer if nobody reads by it any more"
+                command = self._call("reset_consumer", consumer_id=name)
             yield Advice("history", None, round(snapshots / live, 2), HISTORY_SHARE, reason, command)
         for holder, size in held.items():
             if size > HELD_SHARE * total:

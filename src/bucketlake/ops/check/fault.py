@@ -52,4 +52,10 @@ class Fault:
 E, W, N = Severity.ERROR, Severity.WARNING, Severity.INFO
 ROLL_BACK = "CALL sys.rollback to an intact snapshot or tag"
 RESTORE = "restore the file from a copy"
-REPAIR = "CALL sys.repair_table"
+TABLE_NAME = "'db.t'"  # in remedies: the table that is checked
+REPAIR = f"CALL sys.repair_table(table => {TABLE_NAME}, dry_run => false)"
+
+
+def repair_naming(code: str) -> str:
+    """The statement that mends what has to be named."""
+    return f"CALL sys.repair_table(table => {TABLE_NAME}, allow => '{code}', dry_run => false)"

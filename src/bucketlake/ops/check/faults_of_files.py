@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bucketlake.ops.check.fault import REPAIR, RESTORE, E, Mend, N, W
+from bucketlake.ops.check.fault import REPAIR, RESTORE, E, Mend, N, W, repair_naming
 
 ROWS: tuple[tuple[object, ...], ...] = (
     # ---- files
@@ -12,7 +12,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a data file is missing",
         "reads that need it fail; its rows are lost",
-        RESTORE + ", or " + REPAIR + " with allow => 'data-file-missing'",
+        RESTORE + ", or " + repair_naming("data-file-missing"),
         Mend.TAKE_OUT,
         True,
     ),
@@ -22,7 +22,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a data file does not have the recorded length",
         "reads that need it fail",
-        RESTORE + ", or " + REPAIR + " with allow => 'data-file-size'",
+        RESTORE + ", or " + repair_naming("data-file-size"),
         Mend.TAKE_OUT,
         True,
     ),
@@ -162,7 +162,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a file of deletion vectors is missing",
         "its bucket cannot be read",
-        RESTORE + ", or " + REPAIR + " with allow => 'vector-file-missing'",
+        RESTORE + ", or " + repair_naming("vector-file-missing"),
         Mend.UNMARK,
         True,
     ),
@@ -172,7 +172,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a file of deletion vectors does not have the recorded length",
         "its bucket cannot be read",
-        RESTORE + ", or " + REPAIR + " with allow => 'vector-file-size'",
+        RESTORE + ", or " + repair_naming("vector-file-size"),
         Mend.UNMARK,
         True,
     ),
@@ -200,7 +200,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a deletion vector deletes more rows than its file has",
         "reads of the file fail",
-        REPAIR + " with allow => 'vector-rows'",
+        repair_naming("vector-rows"),
         Mend.UNMARK,
         True,
     ),
@@ -211,7 +211,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "footers",
         "a data file cannot be read as its format",
         "reads that need it fail",
-        RESTORE + ", or " + REPAIR + " with allow => 'data-file-broken'",
+        RESTORE + ", or " + repair_naming("data-file-broken"),
         Mend.TAKE_OUT,
         True,
     ),
@@ -264,7 +264,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "footers",
         "a deletion vector cannot be read, or marks rows beyond its file's",
         "reads of the file fail",
-        RESTORE + ", or " + REPAIR + " with allow => 'vector-broken'",
+        RESTORE + ", or " + repair_naming("vector-broken"),
         Mend.UNMARK,
         True,
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bucketlake.ops.check.fault import REPAIR, RESTORE, ROLL_BACK, E, Mend, W
+from bucketlake.ops.check.fault import REPAIR, RESTORE, ROLL_BACK, E, Mend, W, repair_naming
 
 STALE = "whatever refers to it cannot be read; newer snapshots may be intact"
 
@@ -41,7 +41,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "the file of a snapshot cannot be read as one",
         "if it is the newest, the table cannot be read; else there is no time travel to it",
-        RESTORE + ", or remove it if it is not the newest",
+        RESTORE + ", or move it elsewhere: if it is the newest, the table is then as it was one commit before",
     ),
     (
         "snapshot-zombie",
@@ -49,7 +49,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a snapshot lies below the history, with a gap above it",
         "no reader of the newest snapshot sees it; its files may be gone",
-        REPAIR + " with allow => 'snapshot-zombie'",
+        repair_naming("snapshot-zombie"),
         Mend.STRAYS,
         True,
     ),

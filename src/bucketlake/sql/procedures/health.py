@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
-from bucketlake.ops.check.fault import LEVELS
-from bucketlake.ops.check.findings import row_of
+from bucketlake.ops.check.fault import LEVELS, TABLE_NAME
+from bucketlake.ops.check.findings import SCHEMA, row_of
 from bucketlake.ops.scan.partition_choice import parse_specs
 from bucketlake.sql.procedures.arguments import flag, table_of, whole_number
 from bucketlake.sql.procedures.registry import PARTITIONS, TABLE, Argument, Arguments, Procedure, Rows
+from bucketlake.types.model import quote_text
 
 if TYPE_CHECKING:
     from bucketlake.ops.check.findings import Report
@@ -23,6 +24,7 @@ _FINDINGS = (
     "snapshot bigint, holder string, file string, `count` bigint not null, cause string not null, "
     "consequence string not null, remedy string not null, repair string not null"
 )
+_REMEDY = SCHEMA.get_field_index("remedy")
 _LEVEL = Argument("level", "how deep: metadata, footers, keys, rows; each includes those before", default="metadata")
 _SNAPSHOT = Argument("snapshot", "the snapshot whose files are looked at; the newest if left out", "bigint")
 
@@ -41,7 +43,9 @@ def _report(lake: Lake, given: Arguments, usual: str) -> Report:
 
 
 def _fsck(lake: Lake, given: Arguments) -> Rows:
-    return [row_of(finding) for finding in _report(lake, given, "metadata").findings]
+    name = quote_text(given["table"])  # remedies are statements, which are to be run as they stand
+    rows = map(row_of, _report(lake, given, "metadata").findings)
+    return [(*row[:_REMEDY], str(row[_REMEDY]).replace(TABLE_NAME, name), *row[_REMEDY + 1 :]) for row in rows]
 
 
 def _repair(lake: Lake, given: Arguments) -> Rows:

@@ -50,7 +50,7 @@ export function panel({ name, title, caption, about, controls = [], load, draw, 
       if (own.signal.aborted) return;
       state("failed", h("div", { class: "failure", role: "alert" },
         h("p", {}, h("strong", {}, heading(error)), " ", error.message || String(error)),
-        error.remedy && !String(error.message).includes(error.remedy) && h("p", {}, error.remedy),
+        remedy(error),
         button("Try again", () => refresh(), { class: "quiet" })));
     }
   }
@@ -69,7 +69,10 @@ const reachable = (body) => [...body.querySelectorAll("button, a[href], select, 
 const focused = (body) => reachable(body).indexOf(document.activeElement);
 
 const HEADINGS = {
-  damaged: "A file of this table is damaged.", storage: "The storage does not answer.", missing: "Not found.",
+  damaged: "A file of this table is damaged or missing.", storage: "The storage does not answer.", missing: "Not found.",
   slow: "This takes too long.", gone: "No connection.", locked: "Locked.", unsupported: "Not possible here.", invalid: "Not possible.",
 };
+// What to do, where the message does not say it already; a command is shown as one.
+export const remedy = (error) => error.remedy && !String(error.message).includes(error.remedy)
+  && h("p", {}, error.remedy.startsWith("bucketlake ") ? h("code", {}, error.remedy) : error.remedy);
 const heading = (error) => HEADINGS[error.kind] || "This did not work.";

@@ -7,6 +7,7 @@ import { ago, brief, bytes, count, plural, universal, when } from "./format.js";
 import { heatPanel } from "./heat.js";
 import { levelsPanel } from "./levels.js";
 import { activityPanel, advicePanel, maintenancePanel } from "./maintenance.js";
+import { remedy } from "./panel.js";
 import { address, write } from "./place.js";
 import { differencePanel, samplePanel } from "./rows.js";
 import { columnsPanel, evolutionPanel, optionsPanel } from "./schema.js";
@@ -118,7 +119,7 @@ export function tablePage(first, allowed) {
       // What is not there has no parts either: it is said once.
       if (error.kind === "missing") { leave(); table.panels = []; fill(body); }
       rooms.hidden = error.kind === "missing";
-      fill(head, title(place), h("div", { class: "failure", role: "alert" }, h("p", {}, error.message), h("div", { class: "row" }, button("Try again", again, { class: "quiet" }), h("a", { class: "action", href: "#/" }, "To the warehouse"))));
+      fill(head, title(place), h("div", { class: "failure", role: "alert" }, h("p", {}, error.message), remedy(error), h("div", { class: "row" }, button("Try again", again, { class: "quiet" }), h("a", { class: "action", href: "#/" }, "To the warehouse"))));
     }
   }
 
