@@ -12,8 +12,8 @@ from dataclasses import field, replace
 from typing import Any, BinaryIO, TypeVar
 
 from bucketlake.env.sizes import whole
-from bucketlake.env.storage import FileInfo, deleted_one_by_one, no_file, outside
-from bucketlake.errors import AlreadyExistsError, BucketlakeError, CorruptError, StorageError
+from bucketlake.env.storage import FileInfo, deleted_one_by_one, outside
+from bucketlake.errors import AlreadyExistsError, BucketlakeError, CorruptError, NotFoundError, StorageError
 from bucketlake.file_names import lies_in, too_long
 from bucketlake.lazy import futures, shutil, uuid
 from bucketlake.values import dataclass
@@ -403,7 +403,7 @@ def _local_info(path: str, status: os.stat_result) -> FileInfo:
 
 def _storage_error(what: str, path: str, error: OSError) -> BucketlakeError:
     if isinstance(error, FileNotFoundError):
-        return no_file(path)
+        return NotFoundError("no such file", path=path)
     if isinstance(error, IsADirectoryError) and what in ("cannot read", "cannot open"):
         return CorruptError("a folder where a file should be", path=path)
     if isinstance(error, NotADirectoryError) and what == "cannot list":

@@ -29,7 +29,7 @@ from bucketlake.env.clients import MOST_CLIENTS, client, kind_of
 from bucketlake.env.env import Env
 from bucketlake.env.local import LocalStorage
 from bucketlake.env.sizes import whole
-from bucketlake.env.storage import FileInfo, Storage, deleted_one_by_one, no_file, outside
+from bucketlake.env.storage import FileInfo, Storage, deleted_one_by_one, outside
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, StorageError, UnsupportedError
 from bucketlake.file_names import fault_of_path, lies_in, lies_in_any, listed_roots, local_path
 from bucketlake.lazy import obstore, obstore_errors, obstore_store, uuid
@@ -403,7 +403,7 @@ def _translated(what: str, path: str) -> Iterator[None]:
     try:
         yield
     except (obstore_errors.NotFoundError, FileNotFoundError) as error:
-        raise no_file(path) from error
+        raise NotFoundError("no such file", path=path) from error
     except (obstore_errors.BaseError, OSError, ValueError) as error:
         code = _CODE.search(str(error))
         reason = str(error).split("\n")[0] + (f" {code[1]}" if code else "")

@@ -5,12 +5,11 @@ Spec: docs/spec/paths.md
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import BinaryIO, Protocol, runtime_checkable
 
-from bucketlake.errors import CorruptError, NotFoundError, StorageError
+from bucketlake.errors import CorruptError, StorageError
 from bucketlake.values import dataclass
 
 __all__ = ["Buffered", "FileInfo", "Storage", "deleted_one_by_one", "outside"]
@@ -100,16 +99,6 @@ class Buffered(Protocol):
     def sync(self, paths: Sequence[str], named: Sequence[str], root: str) -> None:
         """Make files durable that were written as streams, and the names of these and of `named`, which were written
         whole, in all folders from `root` down. Absent files are passed over."""
-
-
-_OF_SNAPSHOTS = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9]+[^/]*\Z")
-
-
-def no_file(path: str) -> NotFoundError:
-    """What to raise for a file that is not there; of one that snapshots list, what became of it."""
-    listed = _OF_SNAPSHOTS.search(path) is not None
-    remedy = "its snapshot may have expired: read again; if it stays so, fsck says what is missing" if listed else None
-    return NotFoundError("no such file", path=path, remedy=remedy)
 
 
 def outside(path: str, roots: Sequence[str]) -> CorruptError:
