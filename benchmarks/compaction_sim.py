@@ -120,7 +120,7 @@ class Simulation:
             moment = Moment(DAY + number * self.work.millis)
             bucket.levels = bucket.levels.update((), (self._flush(bucket, moment),))
             self._compact(bucket, moment)
-            count = bucket.levels.run_count
+            count = len(bucket.levels.sorted_runs())
             self.totals.runs += count
             self.totals.most_runs = max(self.totals.most_runs, count)
             if number + 1 in marks:
@@ -140,7 +140,7 @@ class Simulation:
             files_made=totals.made,
             live_files=len(live),
             live_bytes=size,
-            runs_mean=sum(bucket.levels.run_count for bucket in self.buckets) / len(self.buckets),
+            runs_mean=sum(len(bucket.levels.sorted_runs()) for bucket in self.buckets) / len(self.buckets),
             runs_most=totals.most_runs,
             write=(totals.flushed + totals.rewritten) / totals.flushed,
             read=totals.runs / totals.flushes,

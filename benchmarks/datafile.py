@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from benchmarks.data import lineitem
 from bucketlake.env.env import Env
 from bucketlake.env.local import LocalStorage
-from bucketlake.format.data.datafile import DataFileWriter, FileFormat, format_of, read_data_file
+from bucketlake.format.data.datafile import DataFileWriter, FileFormat, Recorded, format_of, read_recorded
 from bucketlake.format.metadata.stats import StatsMode
 from bucketlake.format.row.binary_row import encode_row, with_arity_header
 from bucketlake.ops.rows.roll import Roller
@@ -53,7 +53,7 @@ def write(path: Path, fields: list[DataField], batches: list[pa.RecordBatch], mo
 
 
 def read(path: Path, fields: list[DataField]) -> int:
-    return sum(b.num_rows for b in read_data_file(STORAGE, str(path), format_of(path.name), fields))
+    return sum(b.num_rows for _, b in read_recorded(STORAGE, Recorded(str(path), format_of(path.name)), fields))
 
 
 def plain_write(path: Path, table: pa.Table) -> None:

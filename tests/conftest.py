@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.connect.session import SparkSession as RemoteSession
 
 import bucketlake
+from bucketlake.catalog import Catalog
 from bucketlake.spark.java import ensure_java
 from bucketlake.spark.session import Lake, new_session
 
@@ -77,6 +78,14 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return scheduler(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    """A catalog without Spark, with the database `db`; a file that needs another one has its own."""
+    made = bucketlake.open(tmp_path)
+    made.create_database("db")
+    return made
 
 
 @pytest.fixture(scope="session")

@@ -10,13 +10,18 @@ from typing import Any
 
 PEERS = ("tests/interop/", "tests/peers/", "tests/corpus/test_picks.py")
 LONG = (
-    *("tests/sql/test_legacy_timestamps.py", "tests/sql/test_generated.py", "tests/sql/test_delete_update.py"),
+    *("tests/sql/test_generated.py", "tests/sql/test_delete_update.py", "tests/sql/test_legacy_timestamps.py"),
     *("tests/sql/test_merge_paths.py", "tests/spark/test_rows.py", "tests/sql/test_merge.py", "tests/ui/test_page.py"),
     *("tests/object_store/test_spark.py", "tests/sql/test_attach.py", "tests/spark/test_session.py"),
     *("tests/spark/test_streaming.py", "tests/table/test_global_index_beside.py", "tests/spark/test_datasource.py"),
     *("tests/sql/test_new_values.py", "tests/sim/test_cross_partition_writers.py", "tests/spark/test_failures.py"),
     *("tests/sim/test_maintenance.py", "tests/spark/test_postpone.py", "tests/sql/test_blob_elements.py"),
-    *("tests/spark/test_migrated.py", "tests/sql/test_queries.py", "tests/sql/test_copy_into.py"),
+    *(
+        "tests/sql/test_legacy_definitions.py",
+        "tests/spark/test_migrated.py",
+        "tests/sql/test_queries.py",
+        "tests/sql/test_copy_into.py",
+    ),
     *("tests/table/test_row_conflicts.py", "tests/sql/test_insert_rules.py", "tests/table/test_deletion_vectors.py"),
 )
 

@@ -21,7 +21,7 @@ import pytest
 from bucketlake.env import clients
 from bucketlake.env.env import SystemClock
 from bucketlake.env.local import LocalStorage
-from bucketlake.env.object_store import ObjectStorage, open_env, storage_for
+from bucketlake.env.object_store import ObjectStorage, open_env, overlaps, storage_for
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, StorageError, UnsupportedError
 
 KEY = "test"
@@ -255,6 +255,25 @@ def test_files_of_other_buckets_are_reached(s3):
 )
 def test_local_paths(path, root):
     assert storage_for(path) == (LocalStorage(), root)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("/wh", "/wh/", True),
+        ("/wh", "/wh2", False),
+        ("/", "/wh", True),
+        ("file:///wh//db.db", "/wh", True),
+        ("/wh/../out", "/wh", False),
+        ("s3://b/wh", "s3a://b/wh/db.db/t", True),
+        ("s3://backup/wh/out", "s3://b/wh", False),
+        ("s3://b", "s3n://b/wh", True),
+        ("gs://b/wh", "s3://b/wh", False),
+        ("/b/wh", "s3://b/wh", False),
+    ],
+)
+def test_folders_that_lie_in_each_other(one, other, expected):
+    assert overlaps(one, other) == overlaps(other, one) == expected
 
 
 def test_schemes():

@@ -39,6 +39,7 @@ ROOMS = (
         "history",
         "health",
         "streams",
+        "upkeep",
         "frames",
         "table",
         "catalogs",
@@ -51,6 +52,7 @@ ROOMS = (
     *(
         "spark.assignment",
         "spark.beside",
+        "spark.actions",
         "spark.types",
         "spark.column_text",
         "spark.cluster",
@@ -59,6 +61,7 @@ ROOMS = (
         "spark.faults",
         "spark.raised",
         "spark.settings",
+        "spark.handed",
         "spark.instants",
     ),
     *("spark.read", "spark.maintain"),
@@ -203,6 +206,15 @@ def test_rows_are_kept_in_one_place(path: Path) -> None:
         return
     found = re.search(r"\.(persist|cache|localCheckpoint|checkpoint)\(", path.read_text())
     assert found is None, f"{_name(path)} keeps rows by itself: {found.group() if found else ''}"
+
+
+@of_every_module
+def test_actions_of_spark_tell_of_vanished_files(path: Path) -> None:
+    """What reads a table's files for a statement that may begin anew goes by spark/actions.py."""
+    if _name(path).startswith(("bucketlake/spark/write/", "bucketlake/spark/merge/", "bucketlake/spark/read/")):
+        text = re.sub(r"spark\.sql\(.*\)\.collect\(\)", "", path.read_text())
+        found = re.search(r"\.(toArrow|collect|toPandas|foreach|first|head)\(|(?<!\))\.count\(\)", text)
+        assert found is None, f"{_name(path)} runs a job by itself: {found.group() if found else ''}"
 
 
 EFFECTS = re.compile(

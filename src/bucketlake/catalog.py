@@ -10,20 +10,21 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from difflib import get_close_matches
-from itertools import islice
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
-from bucketlake.catalogs.files import FileSystem, old_snapshots
+from bucketlake.catalogs.files import FileSystem
 from bucketlake.catalogs.model import DialectChange, Found, Metastore, View, not_empty
 from bucketlake.catalogs.names import (
-    DATABASE_SUFFIX,
     DEFAULT_DATABASE,
     SYSTEM_DATABASE,
     Identifier,
     check_name,
+    is_name,
     parse_name,
+    written,
 )
+from bucketlake.catalogs.near import meant_table, there_are
 from bucketlake.env.env import Env
 from bucketlake.env.object_store import STORAGE_PREFIXES, open_env, storage_for
 from bucketlake.errors import (
@@ -33,18 +34,17 @@ from bucketlake.errors import (
     NotFoundError,
     UnsupportedError,
     already_done,
-    did_you_mean,
 )
 from bucketlake.file_names import lies_in
 from bucketlake.lazy import lazy, pa
 from bucketlake.options.catalog import catalog_options, metastore_of, table_defaults
 from bucketlake.options.options import option_keys
-from bucketlake.paths import TablePaths
 from bucketlake.schema.change import SchemaChange
+from bucketlake.schema.given import new_schema
 from bucketlake.schema.schema import TableSchema
 from bucketlake.schema.validation import refuse_undelivered
 from bucketlake.shown import listing_html, listing_text
-from bucketlake.types.model import DataField, from_arrow_type
+from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
 __all__ = [
@@ -53,7 +53,6 @@ __all__ = [
     "Catalog",
     "Identifier",
     "check_name",
-    "new_schema",
     "open_catalog",
     "open_named",
     "parse_name",
@@ -105,8 +104,9 @@ class Catalog:
     # ---- databases
 
     def list_databases(self) -> list[str]:
-        """Names of all databases, sorted; `default` is always there."""
-        return sorted(self.metastore.databases() | {DEFAULT_DATABASE})
+        """Names of all databases that can be asked for, sorted; `default` is always there."""
+        found = {name for name in self.metastore.databases() if is_name(name, "database")}
+        return sorted(found | {DEFAULT_DATABASE})
 
     def database_exists(self, name: str) -> bool:
         """Whether the database is there."""
@@ -150,7 +150,7 @@ class Catalog:
             if ignore_if_missing:
                 return
             raise self._no_database(name)
-        tables = [*self.list_tables(name), *self.list_views(name)]
+        tables = [*self.metastore.tables(name), *self.list_views(name)]
         if tables and not cascade:
             raise not_empty(name, tables=len(tables))
         self.metastore.drop_database(name, cascade)
@@ -163,18 +163,19 @@ class Catalog:
     # ---- tables
 
     def list_tables(self, database: str = DEFAULT_DATABASE) -> list[str]:
-        """Names of the database's tables, sorted; folders that hold no schema are none. Those of `sys` are built in."""
+        """Names of the database's tables, sorted. Folders that hold no schema are none, nor those whose name no table
+        has. Those of `sys` are built in."""
         if database == SYSTEM_DATABASE:
             return sorted(catalog_tables.CATALOG_TABLES)
         if not self.database_exists(database):
             raise self._no_database(database)
-        return self.metastore.tables(database)
+        return [name for name in self.metastore.tables(database) if is_name(name, "table")]
 
     def tables(self, database: str | None = None) -> list[str]:
         """`db.t` of every table of every database, or of one, sorted, as `table` takes them."""
         databases = self.list_databases() if database is None else [database]
         named = ((one, table) for one in databases for table in self.list_tables(one))
-        return [".".join(f"`{part}`" if "." in part else part for part in parts) for parts in named]
+        return [written(*parts) for parts in named]
 
     def table_exists(self, name: str) -> bool:
         """Whether the table is there."""
@@ -426,64 +427,17 @@ class Catalog:
     def _no_database(self, name: str) -> NotFoundError:
         known = self.list_databases()
         near = get_close_matches(name, known, 1)
-        remedy = f"did you mean '{near[0]}'?" if near else f"create it first{_there_are('databases', known)}"
+        remedy = f"did you mean '{near[0]}'?" if near else f"create it first{there_are('databases', known)}"
         return NotFoundError("no such database", database=name, warehouse=self.warehouse, remedy=remedy)
 
     def _near(self, found: Identifier, otherwise: str = "create it first") -> str:
         if not self.database_exists(found.database):
             return f"there is no database '{found.database}'"
         known = self.list_tables(found.database)
-        return meant_table(self, found.database, found.table, known) or f"{otherwise}{_there_are('tables', known)}"
+        return meant_table(self, found.database, found.table, known) or f"{otherwise}{there_are('tables', known)}"
 
 
 _MAY_BE_THERE = "IF NOT EXISTS (in Python ignore_if_exists=True) accepts one that exists"
-_NAMED = 5
-_LOOKED_AT = 20  # databases in which an error looks for a table's name
-
-
-def meant_table(catalog: Catalog, database: str, table: str, known: Sequence[str]) -> str | None:
-    """A remedy that names what an unknown table of a database may mean: one that has lost its schema, one that is
-    spelled like it among those known there, one of this name in another database, or another warehouse, where this one
-    is empty; None otherwise."""
-    lost = _without_schema(catalog, Identifier(database, table))
-    if lost is not None:
-        return lost
-    near = did_you_mean(table, known)
-    if near is not None:
-        return near
-    databases = catalog.list_databases()
-    if not known and databases == [DEFAULT_DATABASE]:
-        around = f"; is {around_database(catalog)} meant?" if around_database(catalog) else ""
-        return f"nothing is in the warehouse {catalog.warehouse} yet: look at its path{around}, or make the table first"
-    for other in islice((one for one in databases if one != database), _LOOKED_AT):
-        with suppress(BucketlakeError):  # a database that this caller may not look into
-            if catalog.metastore.find(Identifier(other, table)) is not None:
-                return f"did you mean '{other}.{table}'?"
-    return None
-
-
-def _without_schema(catalog: Catalog, name: Identifier) -> str | None:
-    """What to do where a table's folder is there and holds snapshots, but its schema is gone."""
-    with suppress(BucketlakeError):
-        here = catalog.metastore.place(name)
-        if catalog.metastore.has_folder and old_snapshots(here.env, TablePaths(here.path)):
-            return f"its folder {here.path} holds snapshots, but no schema: put the files of its folder schema back"
-    return None
-
-
-def _there_are(kind: str, names: Sequence[str]) -> str:
-    """What an error says of names that there are: some of them."""
-    shown = ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
-    return f"; existing {kind}: {shown}" if names else ""
-
-
-def around_database(catalog: Catalog) -> str | None:
-    """The warehouse that a folder taken for one lies in: one of a database or table of it; None for any other."""
-    root = catalog.warehouse
-    for folder in (root, root.rpartition("/")[0]):
-        if folder.endswith(DATABASE_SUFFIX):
-            return folder.rpartition("/")[0] or None
-    return None
 
 
 def open_catalog(warehouse: str | PathLike[str], options: Mapping[str, Any] | None = None, **more: Any) -> Catalog:
@@ -536,38 +490,6 @@ def _view(table: Table, system: str | None, name: str) -> system_tables.RowView 
     if found is not None and found.name == system_tables.ROW_TRACKING:
         registry.check_row_tracking(table.store, name)
     return found
-
-
-def new_schema(
-    schema: TableSchema | pa.Schema | Sequence[DataField],
-    partition_keys: Sequence[str],
-    primary_keys: Sequence[str],
-    options: Mapping[str, Any],
-    comment: str | None,
-) -> TableSchema:
-    """The validated schema 0 of a new table."""
-    fields: Sequence[DataField]
-    if isinstance(schema, TableSchema):
-        fields, partition_keys, primary_keys = schema.fields, schema.partition_keys, schema.primary_keys
-        options, comment = {**options, **schema.options}, schema.comment or comment
-    elif isinstance(schema, pa.Schema):
-        fields = [DataField(i, f.name, from_arrow_type(f.type, f.nullable)) for i, f in enumerate(schema)]
-    elif isinstance(schema, Sequence) and all(isinstance(one, DataField) for one in schema):
-        fields = schema
-    else:
-        raise InvalidError(
-            "not a schema",
-            type=type(schema).__name__,
-            remedy="give Arrow's: pa.schema([…]), or frame.to_arrow().schema",
-        )
-    if not fields:
-        raise InvalidError("table has no columns", remedy="give its columns")
-    return TableSchema.create(fields, _listed(partition_keys), _listed(primary_keys), options, comment or None)
-
-
-def _listed(keys: Sequence[str]) -> Sequence[str]:
-    """Columns; a text is one, or several between commas, and not a list of its letters."""
-    return [one.strip() for one in keys.split(",") if one.strip()] if isinstance(keys, str) else keys
 
 
 def _refuse_moving(here: Found, name: Identifier) -> None:

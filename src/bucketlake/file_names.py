@@ -94,8 +94,8 @@ def _plain(names: Sequence[str]) -> bool:
     )
 
 
-def check_relative(path: str, what: str) -> str:
-    """A folder below another one, without slashes around it; InvalidError where it leads elsewhere."""
+def check_relative(path: str, what: str) -> None:
+    """InvalidError where a folder, told as a path below another one, leads elsewhere."""
     for part in path.strip("/").split("/") if path.strip("/") else ():
         fault = fault_of(part)
         if fault is not None:
@@ -105,7 +105,6 @@ def check_relative(path: str, what: str) -> str:
                 reason=fault,
                 remedy="name a folder below the table's, without '..'",
             )
-    return path
 
 
 def check_path_options(options: Mapping[str, str]) -> None:

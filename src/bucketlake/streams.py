@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bucketlake.errors import InvalidError
 from bucketlake.health import Health
 from bucketlake.lazy import lazy, pa
-from bucketlake.ops.commit.outcome import on_newest
+from bucketlake.ops.table.retry import on_newest
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.validation import refuse_undelivered
 

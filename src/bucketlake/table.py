@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +17,11 @@ from bucketlake.frames.handle import Frames
 from bucketlake.frames.table_scan import threads
 from bucketlake.lazy import lazy, pa, pl
 from bucketlake.ops.commit.loads import Loading
-from bucketlake.ops.commit.outcome import Outcome, on_newest, owned
-from bucketlake.ops.progress import OnProgress
+from bucketlake.ops.commit.outcome import Outcome, owned
 from bucketlake.ops.refs import read_tags
 from bucketlake.ops.scan import fallback
-from bucketlake.ops.scan.partition_choice import both, chosen_partitions
 from bucketlake.ops.scan.scan import EntryFilter, Plan, Scan, live_entries, newest_rows
-from bucketlake.ops.scan.select import TRAVEL_KEYS, Selection, epoch_millis
+from bucketlake.ops.scan.select import TRAVEL_KEYS, Selection
 from bucketlake.ops.scan.system_tables import RowView
 from bucketlake.ops.stream.batches import BatchName, Once
 from bucketlake.ops.system.model import SystemTable
@@ -32,6 +29,7 @@ from bucketlake.ops.table.known import renewed
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.newest import newest_schema
 from bucketlake.ops.table.partitions import spec_filter
+from bucketlake.ops.table.retry import on_newest
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.table.table_file import TableFile
 from bucketlake.options.map_layout import refuse_other_layout
@@ -41,33 +39,24 @@ from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.change import SchemaChange, SetOption
 from bucketlake.schema.column_options import under_options
 from bucketlake.schema.merging import Merging, merging
-from bucketlake.schema.schema import BucketMode, TableSchema, apply, column_names, is_replaced
+from bucketlake.schema.schema import TableSchema, apply, column_names, is_replaced
 from bucketlake.schema.validation import refuse_undelivered
 from bucketlake.shown import OF_OTHERS
 from bucketlake.streams import Streams
 from bucketlake.types.model import DataField, arrow_schema
+from bucketlake.upkeep import Upkeep
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
     from bucketlake.ops.change import append_rows, column_updates, row_changes, row_conflicts
     from bucketlake.ops.change.row_conflicts import Read
     from bucketlake.ops.clean import expire as expiring
-    from bucketlake.ops.clean import orphans
-    from bucketlake.ops.clean import partitions as clean_partitions
-    from bucketlake.ops.clean.orphans import OrphanFiles
     from bucketlake.ops.cluster import order as ordering
-    from bucketlake.ops.cluster import request as clusterings
     from bucketlake.ops.cluster import rows as ordered_rows
     from bucketlake.ops.commit import alter as altering
     from bucketlake.ops.commit import commit as commits
     from bucketlake.ops.compact import append_compact
-    from bucketlake.ops.compact import compaction as compactions
-    from bucketlake.ops.compact import job as jobs
     from bucketlake.ops.compact import maintain as upkeep
-    from bucketlake.ops.compact import postpone_compact as postponed
-    from bucketlake.ops.rescale import advise as advising
-    from bucketlake.ops.rescale import rescale as rescaling
-    from bucketlake.ops.rescale.advise import BucketAdvice
     from bucketlake.ops.rows import assign as assigning
     from bucketlake.ops.rows import given as given_rows
     from bucketlake.ops.rows import incoming
@@ -81,19 +70,11 @@ else:  # loaded by the calls that need them: most look at a table and go
     row_changes = lazy("bucketlake.ops.change.row_changes")
     row_conflicts = lazy("bucketlake.ops.change.row_conflicts")
     expiring = lazy("bucketlake.ops.clean.expire")
-    clean_partitions = lazy("bucketlake.ops.clean.partitions")
-    orphans = lazy("bucketlake.ops.clean.orphans")
     ordering = lazy("bucketlake.ops.cluster.order")
-    clusterings = lazy("bucketlake.ops.cluster.request")
     ordered_rows = lazy("bucketlake.ops.cluster.rows")
     altering = lazy("bucketlake.ops.commit.alter")
     commits = lazy("bucketlake.ops.commit.commit")
-    compactions = lazy("bucketlake.ops.compact.compaction")
-    jobs = lazy("bucketlake.ops.compact.job")
     upkeep = lazy("bucketlake.ops.compact.maintain")
-    postponed = lazy("bucketlake.ops.compact.postpone_compact")
-    advising = lazy("bucketlake.ops.rescale.advise")
-    rescaling = lazy("bucketlake.ops.rescale.rescale")
     assigning = lazy("bucketlake.ops.rows.assign")
     given_rows = lazy("bucketlake.ops.rows.given")
     incoming = lazy("bucketlake.ops.rows.incoming")
@@ -108,7 +89,7 @@ Arrow = Any  # Arrow data, a pandas DataFrame, columns or rows in Python: see op
 
 
 @dataclass(frozen=True)
-class Table(Streams, Frames):
+class Table(Upkeep, Streams, Frames):
     """A handle on one table: its schema as it was opened, its options with dynamic ones laid over. Immutable.
 
     `view`: the system table over its rows or metadata that this handle reads, None: the table itself."""
@@ -414,75 +395,6 @@ class Table(Streams, Frames):
             raise UnsupportedError("rows that move to another partition", columns=moving, remedy="use lake.update")
         return table._change(lambda: map(assign, table.to_batches(predicate)), "UPDATE", incoming.INSERT)
 
-    def compact(
-        self,
-        partitions: Sequence[Mapping[str, Any]] | None = None,
-        where: str | Predicate | None = None,
-        full: bool | None = None,
-        on_progress: OnProgress | None = None,
-        order_by: str | Sequence[str] | None = None,
-        **options: Any,
-    ) -> Snapshot | None:
-        """Compact the buckets of a primary-key table, merge small files of an append table; the COMPACT snapshot, None
-        where there is nothing to do.
-
-        `partitions`: of these only, named by all or some partition columns; `where`: of those that a condition over
-        partition columns is true for. `full`: into one sorted run (the default, but for tables that are clustered
-        incrementally); else what is due by the table's policy. `order_by`: rows of an append table in the order of
-        these columns, by `order_strategy` order (the default), zorder or hilbert; an OVERWRITE snapshot. Pending
-        rows of a postpone table go to their buckets first. Concurrent writers go on; what another commit takes away is
-        compacted anew, as often as is reasonable. What is finished is committed on the way (`compaction.commit-size`,
-        `compaction.commit-interval`), and before Ctrl-C or an error of `on_progress` ends the call.
-        Errors: InvalidError, UnsupportedError, ConflictError.
-        Spec: docs/spec/maintenance.md, docs/spec/compaction.md, docs/spec/append_compaction.md
-        """
-        request = clusterings.OrderRequest(order_by, options.pop("order_strategy", None))
-        table = self.with_options(options).for_changing()
-        chosen = chosen_partitions(table.store, partitions, table.predicate(where))
-        job = clusterings.clustering_job(table.store, request, full, chosen, on_progress)
-        if job is not None:
-            return expiring.after_commit(table.store, clusterings.perform(table.store, job), dedicated=True)
-        full, chosen = full is not False, both(chosen, clean_partitions.worth_compacting(table.store))
-        placed: Snapshot | None = None
-        if table.schema.bucket_mode is BucketMode.POSTPONE:
-            plan = postponed.PendingPlan(chosen)
-            placed = jobs.run_job(jobs.Job.of(table.store, plan, "place pending rows", on_progress))
-        elif table.schema.primary_keys:
-            placed = rescaling.rescale_due(table.store, chosen, on_progress=on_progress)
-        elif removal := compactions.removal_before(table.store, chosen, on_progress):
-            placed = jobs.run_job(removal)
-        due = compactions.compaction_job(table.store, compactions.Compaction(full, chosen), on_progress)
-        done = jobs.run_job(due) or placed
-        return expiring.after_commit(table.store, done, dedicated=True)
-
-    def rescale(
-        self,
-        bucket_num: int | None = None,
-        partitions: Sequence[Mapping[str, Any]] | None = None,
-        where: str | Predicate | None = None,
-        on_progress: OnProgress | None = None,
-        **options: Any,
-    ) -> Snapshot | None:
-        """Put the rows of partitions into another number of buckets while others read and write; the OVERWRITE
-        snapshot, None where the partitions hold nothing.
-
-        `bucket_num`: the option `bucket` by default, which itself is not changed. `partitions`, `where`: as `compact`.
-        It is one commit: Ctrl-C, or an error of `on_progress`, before it leaves the table as it was.
-        Errors: InvalidError, UnsupportedError, ConflictError, CommitError, CommitUnknownError.
-        Spec: docs/spec/rescale.md
-        """
-        table = self.with_options(options).for_changing()
-        chosen = chosen_partitions(table.store, partitions, table.predicate(where))
-        request = rescaling.RescaleRequest(bucket_num, chosen)
-        return expiring.after_commit(
-            table.store, rescaling.rescale(table.store, request, on_progress=on_progress), dedicated=True
-        )
-
-    def advise_buckets(self) -> list[BucketAdvice]:
-        """Rows, bytes, skew, sorted runs and the recommended number of buckets of every partition, with the reason,
-        largest first; from metadata alone. Spec: docs/spec/rescale.md#advice"""
-        return advising.advise(self.store)
-
     def compacted(self, snapshot: Snapshot | None, messages: Sequence[CommitMessage]) -> Snapshot | None:
         """Compact and expire what is due after a write was committed as `snapshot`; the newest of both snapshots."""
         if snapshot is None:
@@ -506,26 +418,6 @@ class Table(Streams, Frames):
         )
         expiring.after_commit(self.store, done)
         return done
-
-    # ---- what is not needed any more
-
-    def remove_orphan_files(
-        self,
-        older_than: str | datetime | None = None,
-        dry_run: bool = False,
-        threads: int | None = None,
-        on_progress: OnProgress | None = None,
-    ) -> OrphanFiles:
-        """Remove files that no snapshot, tag, branch or changelog refers to, and that are older than `older_than` (a
-        day by default; text: in this machine's time zone). `dry_run`: only say which. `on_progress` is told of
-        snapshots read and folders looked through, with the bytes of orphans.
-
-        Errors: InvalidError (`older_than`), CorruptError where files of what is there are missing: nothing was removed.
-        Spec: docs/spec/expiry.md#orphans
-        """
-        store = self.for_writing().store
-        before = orphans.oldest_kept(store, epoch_millis(older_than))
-        return orphans.remove_orphans(store, before, dry_run, threads, on_progress=on_progress)
 
     def _history(self, writing: bool = False) -> Store:
         if writing:

@@ -30,7 +30,10 @@ TEXT = pa.array(["a", None, "bc"])
         TEXT.cast(pa.large_string()),
         TEXT.cast(pa.string_view()),
         TEXT.dictionary_encode(),
-        pa.RunEndEncodedArray.from_arrays(pa.array([1, 2, 3], pa.int32()), TEXT),
+        *(
+            pa.RunEndEncodedArray.from_arrays(pa.array([2, 3, 4], pa.int32()), one).slice(1)
+            for one in (TEXT, TEXT.dictionary_encode(), TEXT.cast(pa.large_string()))
+        ),
         pa.concat_arrays([pa.array(["x"]), TEXT]).slice(1),
     ],
 )
@@ -137,3 +140,17 @@ def test_misfits_name_the_column(array, text, what):
 def test_missing_column():
     with pytest.raises(InvalidError, match="column=b"):
         canonical_batch(pa.record_batch({"a": [1]}), columns(b="INT"))
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["x", "x", "y"], r"more than once \[members=\['c.x'\]"),
+        (["X", "y", "z"], "missing .*column=c.x.*: members of the rows: X, y, z"),
+        (["y", "y", "y"], "missing .*column=c.x.*: give every member"),
+    ],
+)
+def test_members_that_are_not_those_of_the_column(names, message):
+    array = pa.StructArray.from_arrays([pa.array([1])] * 3, names=names)
+    with pytest.raises(InvalidError, match=message):
+        canonical(array, "ROW<x BIGINT, y BIGINT>")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from tests.profile import examples
 
 from bucketlake.errors import UnsupportedError
-from bucketlake.predicate.evaluate import Bounds, mask, may_match, may_match_all
+from bucketlake.predicate.evaluate import Bounds, mask, may_match_all
 from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import (
     And,
@@ -42,6 +44,23 @@ from .strategies import VALUES, column, columns
 FIELDS = [column(text.split("(")[0].lower(), text, i) for i, text in enumerate(VALUES)]
 BY_NAME = dict(zip([item.name for item in FIELDS], VALUES.values(), strict=True))
 OPS = ["=", "<>", "<", "<=", ">", ">=", "<=>"]
+
+
+def may_match(
+    predicate: Predicate,
+    mins: Mapping[str, Any],
+    maxs: Mapping[str, Any],
+    null_counts: Mapping[str, int | None],
+    row_count: int,
+) -> bool:
+    """`may_match_all` for one file; absent means unknown."""
+    columns = {
+        name: Bounds(
+            pa.array([mins.get(name)]), pa.array([maxs.get(name)]), pa.array([null_counts.get(name)], pa.int64()), False
+        )
+        for name in {*mins, *maxs, *null_counts}
+    }
+    return bool(may_match_all(predicate, columns, np.array([row_count]))[0])
 
 
 def leaves(name):

@@ -41,6 +41,7 @@ This page lists what the connector's documents name, with its state here. It is 
 
 Pass values beside the text: `lake.sql("… WHERE id > :low", {"low": 5})`, or `?` and a list. Names in braces stand for DataFrames, columns
 and values: `lake.sql("SELECT * FROM {frame} WHERE id > {low}", frame=frame, low=5)`, as with `spark.sql`.
+Tables and frames of pandas, polars and Arrow stand there, too, and DataFrames of other sessions (`foreachBatch`).
 
 `IDENTIFIER('db.t')`, `IDENTIFIER(:name)` and `IDENTIFIER(?)` stand for a name, in every statement. Other expressions in
 these brackets reach Spark alone, which does not know the lake's tables.

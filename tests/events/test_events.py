@@ -29,13 +29,6 @@ COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("pt", pa.strin
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    catalog = bucketlake.open(tmp_path)
-    catalog.create_database("db")
-    return catalog
-
-
-@pytest.fixture
 def table(catalog: Catalog) -> Table:
     keys = ["pt", "id"]
     return catalog.create_table(

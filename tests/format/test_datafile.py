@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.format.datafile_values import ATOMIC, kind, tables
+from tests.format.reading import read_data_file
 from tests.profile import examples
 
 from bucketlake.env.local import LocalStorage
@@ -23,9 +24,9 @@ from bucketlake.errors import CorruptError, InvalidError, NotFoundError, Unsuppo
 from bucketlake.format.data.avro import avro_schema
 from bucketlake.format.data.datafile import (
     DataFileWriter,
+    Recorded,
     WrittenFile,
-    read_data_file,
-    read_numbered,
+    read_recorded,
     stats_from_parquet_footer,
 )
 from bucketlake.format.data.file_format import FileFormat, file_format, format_of
@@ -412,7 +413,7 @@ def test_columns_of_a_filter_are_looked_at_first(places: list[set[int]], columns
         path = f"{folder}/x.parquet"
         write(path, WIDE, *parts, form=FileFormat("parquet", group_bytes=min(part.nbytes for part in parts)))
         assert pq.ParquetFile(path).num_row_groups == len(places)
-        found = list(read_numbered(STORAGE, path, "parquet", WIDE, columns, row_filter=Compare("a", "=", 5)))
+        found = list(read_recorded(STORAGE, Recorded(path, "parquet"), WIDE, columns, row_filter=Compare("a", "=", 5)))
     kept = {first + n for first, batch in found for n in range(batch.num_rows)}
     assert kept >= {number * A_GROUP + place for number, own in enumerate(places) for place in own}
     for first, batch in found:
@@ -434,7 +435,7 @@ def test_groups_are_decoded_up_to_the_last_row_wanted(tmp_path: Path) -> None:
         parts.append(rows_of(WIDE, a=a, b=np.arange(A_GROUP), s=texts, t=texts))
     path = tmp_path / "x.parquet"
     write(path, WIDE, *parts, form=FileFormat("parquet", group_bytes=min(part.nbytes for part in parts)))
-    found = list(read_numbered(STORAGE, str(path), "parquet", WIDE, row_filter=Compare("a", "=", 5)))
+    found = list(read_recorded(STORAGE, Recorded(str(path), "parquet"), WIDE, row_filter=Compare("a", "=", 5)))
     assert [(first // A_GROUP, batch.num_rows) for first, batch in found] == [(5, 1024), (70, 1024), (71, 2000)]
 
 

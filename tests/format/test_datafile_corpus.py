@@ -14,10 +14,11 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 from tests import corpus
+from tests.format.reading import read_data_file
 
 from bucketlake.env.local import LocalStorage
 from bucketlake.errors import CorruptError, UnsupportedError
-from bucketlake.format.data.datafile import DataFileWriter, read_data_file, stats_from_parquet_footer
+from bucketlake.format.data.datafile import DataFileWriter, stats_from_parquet_footer
 from bucketlake.format.data.file_format import FileFormat, format_of
 from bucketlake.format.metadata.stats import StatsMode
 from bucketlake.schema.schema import TableSchema

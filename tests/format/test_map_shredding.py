@@ -18,12 +18,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.format.datafile_values import kind, types, values
+from tests.format.reading import read_data_file
 from tests.profile import examples
 
 from bucketlake.env.local import LocalStorage
 from bucketlake.errors import CorruptError, InvalidError
 from bucketlake.format.data import map_placement, map_reading, map_writing
-from bucketlake.format.data.datafile import DataFileWriter, read_data_file
+from bucketlake.format.data.datafile import DataFileWriter
 from bucketlake.format.data.file_format import FileFormat, format_of
 from bucketlake.format.data.map_placement import Placer
 from bucketlake.format.data.map_writing import Widths

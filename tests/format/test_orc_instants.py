@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.format.datafile_values import kind, tables
+from tests.format.reading import read_data_file
 
 from bucketlake.env.local import LocalStorage
 from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, UnsupportedError
-from bucketlake.format.data.datafile import DataFileWriter, read_data_file
+from bucketlake.format.data.datafile import DataFileWriter
 from bucketlake.format.data.file_format import FileFormat
 from bucketlake.format.metadata.stats import StatsMode
 from bucketlake.types.model import DataField, arrow_schema

@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.format import datafile_values
+from tests.format.reading import read_data_file
 from tests.sim.storage import MapStorage
 
 from bucketlake.errors import BucketlakeError
 from bucketlake.format.data.column_rewrite import Replacement, replace_columns
-from bucketlake.format.data.datafile import DataFileWriter, FileFormat, Recorded, read_data_file
+from bucketlake.format.data.datafile import DataFileWriter, FileFormat, Recorded
 from bucketlake.format.metadata.stats import StatsMode
 from bucketlake.types.model import DataField, arrow_schema
 from bucketlake.types.parse import parse_type_text

@@ -12,7 +12,6 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-import bucketlake
 from bucketlake import Catalog, InvalidError, Table
 
 COLUMNS = pa.schema([("id", pa.int64()), ("s", pa.string())])
@@ -22,13 +21,6 @@ MODES: dict[str, dict[str, Any]] = {
     "dynamic": {"primary_keys": ["id"], "options": {"bucket": "-1"}},
     "postpone": {"primary_keys": ["id"], "options": {"bucket": "-2"}},
 }
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    catalog = bucketlake.open(tmp_path)
-    catalog.create_database("db")
-    return catalog
 
 
 def rows(table: Table) -> list[tuple[Any, ...]]:

@@ -19,7 +19,6 @@ from bucketlake.lsm.compaction import (
     Upgrade,
     full_is_due,
     last_full_of,
-    must_wait,
     pick,
     plan_task,
     tracks_changes,
@@ -239,8 +238,6 @@ def test_full_is_due() -> None:
 def test_stop_trigger() -> None:
     assert (rule().stop_trigger, rule(num_sorted_run__compaction_trigger=9).stop_trigger) == (8, 12)
     assert rule(num_sorted_run__stop_trigger=2).stop_trigger == 5
-    assert not must_wait(runs("0:1 " * 7 + "5:1"), rule())
-    assert must_wait(runs("0:1 " * 8 + "5:1"), rule())
 
 
 def test_options() -> None:

@@ -13,7 +13,6 @@ import pytest
 from tests.profile import SOAK, first, later
 from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, KILL_AFTER, KILL_BEFORE, FaultStorage, Killed, fault_at, fault_on
 
-import bucketlake
 from bucketlake import Catalog, Table
 from bucketlake.env.local import LocalStorage
 from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError, UnsupportedError
@@ -34,13 +33,6 @@ KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "lookup": (("p", "k"), {"bucket": "1", "changelog-producer": "lookup"}),
     "index": ((), {"file-index.bloom-filter.columns": "k", "file-index.in-manifest-threshold": "1 b"}),
 }
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    catalog = bucketlake.open(tmp_path / "wh")
-    catalog.create_database("db")
-    return catalog
 
 
 def batch(low: int, high: int, value: str = "x") -> pa.Table:

@@ -42,11 +42,6 @@ LOOKUP = {"changelog-producer": "lookup"}
 KINDS = ["+I", "-U", "+U", "-D"]
 
 
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return bucketlake.open(tmp_path)
-
-
 def create(catalog: Catalog, options: dict[str, str], **more: Any) -> Table:
     arguments = {"primary_keys": ["k"], **more}
     return catalog.create_table("default.t", SCHEMA, options={"bucket": "1", **options}, **arguments)

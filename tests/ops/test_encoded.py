@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 from tests.profile import later
 
-import bucketlake
 from bucketlake import Catalog, Table
 from bucketlake.env.local import LocalStorage
 from bucketlake.errors import CorruptError
@@ -46,11 +45,6 @@ KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "append, buckets": ((), {"bucket": "2", "bucket-key": "few"}),
     "append, tracked": ((), {"bucket": "-1", "row-tracking.enabled": "true"}),
 }
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return bucketlake.open(tmp_path)
 
 
 def make(catalog: Catalog, kind: str) -> Table:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -13,7 +12,6 @@ from tests.ops.test_clone import KINDS, SCHEMA, batch, rows
 from tests.profile import SOAK, first
 from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, KILL_AFTER, KILL_BEFORE, FaultStorage, Killed, fault_at
 
-import bucketlake
 from bucketlake import Catalog, Table
 from bucketlake.env.env import Env
 from bucketlake.env.local import LocalStorage
@@ -23,13 +21,6 @@ from bucketlake.ops.compact.reformat import reformat, rewrite_here
 from bucketlake.ops.table.store import Store
 
 ORC = {"file.format": "orc"}
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    catalog = bucketlake.open(tmp_path / "wh")
-    catalog.create_database("db")
-    return catalog
 
 
 def make(catalog: Catalog, kind: str, name: str = "db.t") -> Table:

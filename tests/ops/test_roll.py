@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -9,15 +11,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.format.reading import read_data_file
 
 from bucketlake.env.env import Env
 from bucketlake.env.local import LocalStorage
-from bucketlake.errors import InvalidError
-from bucketlake.format.data.datafile import format_of, read_data_file
+from bucketlake.errors import InvalidError, StorageError
+from bucketlake.format.data.datafile import format_of
 from bucketlake.format.metadata.manifest import DataFile, FileSource
 from bucketlake.format.metadata.stats import EMPTY_STATS, StatsMode, decode_stats
 from bucketlake.format.row.binary_row import EMPTY_ROW, encode_row, with_arity_header
-from bucketlake.ops.rows.roll import Roller, Rolling, stats_modes
+from bucketlake.ops.rows.roll import Roller, Rolling, rolled, stats_modes
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.table.wall_clock import local_from_epoch
 from bucketlake.options.options import TableOptions
@@ -166,6 +169,25 @@ def test_abort_removes_open_and_finished_files(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("data-*"))
     with pytest.raises(InvalidError):
         Roller(where, NO_PARTITION, 0).write(rows(True, [1]).select(["_KEY_k", "_SEQUENCE_NUMBER", "_VALUE_KIND"]))
+
+
+class Undeletable(LocalStorage):
+    """Files stay, and who deletes them is told so."""
+
+    def delete(self, path: str) -> None:
+        raise StorageError("no file can be deleted", path=path)
+
+    def delete_all(self, paths: Sequence[str]) -> int:
+        return len(paths)
+
+
+def test_what_failed_is_said_though_files_cannot_be_removed(tmp_path: Path) -> None:
+    where = store(tmp_path, target_file_row_num="10")
+    where = replace(where, env=replace(where.env, storage=Undeletable()))
+    good, bad = rows(True, np.arange(25)), rows(True, [30]).select(["_KEY_k", "_SEQUENCE_NUMBER", "_VALUE_KIND"])
+    with pytest.raises(InvalidError):
+        rolled(where, NO_PARTITION, 0, [good, bad])
+    assert list(tmp_path.rglob("data-*")), "what stays is an orphan"
 
 
 def test_levels_and_changelogs_have_formats_of_their_own(tmp_path: Path) -> None:

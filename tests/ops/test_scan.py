@@ -29,7 +29,6 @@ from bucketlake.ops.commit.commit import CommitProperties
 from bucketlake.ops.commit.manifests import write_list, write_manifests
 from bucketlake.ops.scan.scan import EntryFilter, Scan, changelog_entries, delta_entries, live_entries, plan
 from bucketlake.ops.scan.select import select_snapshot
-from bucketlake.options.options import TableOptions
 from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import Compare, In, Or, Predicate
 from bucketlake.types.model import BIGINT, INT, STRING, DataField
@@ -71,7 +70,7 @@ def shape(store: Any, **scan: Any) -> list[tuple[bool, list[str]]]:
 
 def chosen(store: Any, **options: Any) -> int | None:
     texts = {key.replace("_", "-").replace("scan-", "scan.", 1): str(value) for key, value in options.items()}
-    selected = select_snapshot(store, TableOptions({**store.schema.options, **texts})).snapshot
+    selected = select_snapshot(store.with_options(texts)).snapshot
     return None if selected is None else selected.id
 
 

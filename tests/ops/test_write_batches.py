@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 from tests.profile import examples
 
-import bucketlake
 from bucketlake import Catalog, InvalidError, Table, UnsupportedError
 from bucketlake.ops.rebase.numbers import renumber
 from bucketlake.ops.rows.one_file import read_key_values
@@ -25,11 +24,6 @@ from bucketlake.types.model import DataField
 from bucketlake.types.parse import parse_type_text
 
 SCHEMA = pa.schema([pa.field("k", pa.int64()), pa.field("v", pa.string()), pa.field("pt", pa.int32())])
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return bucketlake.open(tmp_path)
 
 
 def keyed(catalog: Catalog, **options: Any) -> Table:

@@ -5,22 +5,18 @@ Every snapshot must hold the rows that the commits up to it mean, and each key o
 
 from __future__ import annotations
 
-import random
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from tests.profile import first, often, seeds
-from tests.sim.clock import FakeClock
-from tests.sim.schedule import Scheduler
-from tests.sim.storage import FaultStorage, Killed, MapStorage, fault_by_chance
-from tests.sim.tables import create_table, make_store
+from tests.sim import team
+from tests.sim.storage import MapStorage
 
-from bucketlake.errors import CommitError, StorageError
 from bucketlake.lsm.key_run import Keys
-from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.key_index import cache, key_layers
 from bucketlake.ops.key_index.cache import IndexReader, open_index
 from bucketlake.ops.key_index.key_scan import file_rows, key_splits
@@ -63,26 +59,10 @@ def batch(rows: Rows, kind: int = 0) -> pa.RecordBatch:
 
 
 @dataclass
-class Writer:
-    """One process. `log`: commit user -> what the commit means."""
+class Writer(team.Writer):
+    """Its rows and how it writes them."""
 
-    name: str
-    table: Table
-    random: random.Random
-    tasks: int
-    log: dict[str, tuple[str, Any]] = field(default_factory=dict)
-    failures: Counter[str] = field(default_factory=Counter)
-
-    def run(self) -> None:
-        deletes = self.table.schema.options["merge-engine"] == "deduplicate"
-        for step in range(self.random.randint(2, 4)):
-            operation = self.random.choice([name for name in OPERATIONS if deletes or name != "delete"])
-            try:
-                getattr(self, operation)(f"{self.name}.{step}")
-            except (CommitError, StorageError) as error:
-                self.failures[type(error).__name__] += 1
-            except Killed:
-                return
+    tasks: int = 1
 
     def rows(self) -> Rows:
         count = self.random.randint(1, 6)
@@ -122,14 +102,6 @@ class Writer:
         task = prepare_write(self.table.store, None, commit_user=user, overwrite=True)
         messages = write_batches(self.table.store, [batch(rows)], task, KIND_FIELD.name)
         self.table.commit(messages, user, mode="overwrite")
-
-    def drop(self, user: str) -> None:
-        part = self.random.randint(1, PARTS)
-        self.log[user] = ("drop", part)
-        Commit(self.table.store, user).drop_partitions([{"pt": part}])
-
-    def compact(self, user: str) -> None:
-        self.table.compact()
 
 
 def meaning(state: Rows, kind: str, what: Any, engine: str, seen: tuple[Rows, set[int]]) -> Rows:
@@ -188,39 +160,15 @@ def check_index(store: Any, expected: Rows) -> None:
         assert part == (expected[key][0] if key in expected else None) or (part is None and not index.complete), key
 
 
-def unreferenced(store: Any, files: dict[str, bytes]) -> set[str]:
-    """Data files that no snapshot refers to."""
-    paths, known = store.paths, set()
-    for snapshot in store.snapshots():
-        changelog = [entry for part in store.manifests(store.changelog_manifests(snapshot)) for entry in part]
-        for entry in (*live_entries(store, snapshot), *changelog):
-            known.add(paths.file_path(paths.bucket_dir(entry.partition, entry.bucket), entry.file))
-    return {path for path in files if "/bucket-" in path} - known
-
-
 def simulate(seed: int, engine: str, faults: float, **options: str) -> tuple[Any, MapStorage, list[Writer]]:
-    clear_cache()
-    inner, scheduler = MapStorage(), Scheduler(seed)
-    clock = FakeClock(seed, on_sleep=scheduler.pause)
-    schema = schema_of(engine, **options)
-    store = create_table(inner, clock, schema)
-    plan = fault_by_chance(seed + 1, faults, scheduler.pause)
-    team = []
-    for number in range(4):
-        storage = FaultStorage(inner, plan)
-        name = f"w{number}"
-        chances = random.Random(seed * 100 + number)
-        team.append(Writer(name, Table(make_store(storage, clock, schema), "t"), chances, 1 + number % 3))
-        scheduler.spawn(name, team[-1].run)
-    scheduler.run()
-    for task in scheduler._tasks:
-        assert task.error is None, f"{task.name}: {task.error!r}"
-    return store, inner, team
+    chosen = [name for name in OPERATIONS if engine == "deduplicate" or name != "delete"]
+    members = [partial(Writer, operations=chosen, parts=PARTS, tasks=1 + number % 3) for number in range(4)]
+    return team.simulate(seed, schema_of(engine, **options), members, faults)
 
 
-def check_run(store: Any, team: list[Writer], engine: str) -> Counter[str]:
+def check_run(store: Any, writers: list[Writer], engine: str) -> Counter[str]:
     seen: Counter[str] = Counter()
-    log = {user: entry for writer in team for user, entry in writer.log.items()}
+    log = {user: entry for writer in writers for user, entry in writer.log.items()}
     state: Rows = {}
     ever: set[int] = set()
     clear_cache()
@@ -237,7 +185,7 @@ def check_run(store: Any, team: list[Writer], engine: str) -> Counter[str]:
         assert found == state, f"snapshot {snapshot.id}"
         check_numbers(store, snapshot)
     check_index(store, state)
-    for writer in team:
+    for writer in writers:
         seen.update(writer.failures)
     return seen
 
@@ -272,9 +220,9 @@ def run_all(engine: str, faults: float, **options: str) -> None:
                 patch.setattr(cross_partition._Settling, "_sequences", spy)
                 patch.setattr(cache, "RECENT_ROWS", seed % 3)
                 patch.setattr(key_layers, "BLOCK_ROWS", 1 + seed % 4)
-                store, inner, team = simulate(seed, engine, faults, **options)
-            seen += check_run(store, team, engine)
-            assert faults or not unreferenced(store, inner.files), "losers clean up"
+                store, inner, writers = simulate(seed, engine, faults, **options)
+            seen += check_run(store, writers, engine)
+            assert faults or not team.unreferenced(store, inner.files), "losers clean up"
         except Exception as error:
             pytest.fail(f"seed {seed}: {type(error).__name__}: {error}", pytrace=True)
         except AssertionError as error:

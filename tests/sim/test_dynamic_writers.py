@@ -5,25 +5,21 @@ Every snapshot must hold the rows that the commits up to it mean, each key in on
 
 from __future__ import annotations
 
-import random
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.profile import often, seeds
-from tests.sim.clock import FakeClock
-from tests.sim.schedule import Scheduler
-from tests.sim.storage import FaultStorage, Killed, MapStorage, fault_by_chance
-from tests.sim.tables import create_table, make_store
+from tests.sim import team
+from tests.sim.storage import MapStorage
 
-from bucketlake.errors import CommitError, StorageError
 from bucketlake.format.index.hash_index import is_ascending
 from bucketlake.format.row.hashing import bucket_of
 from bucketlake.ops.buckets.dynamic import hash_files, key_hashes, read_hashes
-from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.rebase import dynamic as reassigning
 from bucketlake.ops.rows.one_file import read_key_values
 from bucketlake.ops.scan.scan import live_entries
@@ -63,25 +59,10 @@ def batch(rows: Rows, kind: int = 0) -> pa.RecordBatch:
 
 
 @dataclass
-class Writer:
-    """One process. `log`: commit user -> what the commit means."""
+class Writer(team.Writer):
+    """Its rows and how it writes them."""
 
-    name: str
-    table: Table
-    random: random.Random
-    tasks: int
-    log: dict[str, tuple[str, Any]] = field(default_factory=dict)
-    failures: Counter[str] = field(default_factory=Counter)
-
-    def run(self) -> None:
-        for step in range(self.random.randint(2, 4)):
-            operation = self.random.choice(OPERATIONS)
-            try:
-                getattr(self, operation)(f"{self.name}.{step}")
-            except (CommitError, StorageError) as error:
-                self.failures[type(error).__name__] += 1
-            except Killed:
-                return
+    tasks: int = 1
 
     def rows(self) -> Rows:
         count = self.random.randint(1, 8)
@@ -118,14 +99,6 @@ class Writer:
         task = prepare_write(self.table.store, None, commit_user=user, overwrite=True)
         messages = write_batches(self.table.store, [batch(rows)], task, KIND_FIELD.name)
         self.table.commit(messages, user, mode="overwrite")
-
-    def drop(self, user: str) -> None:
-        part = self.random.randint(1, 2)
-        self.log[user] = ("drop", part)
-        Commit(self.table.store, user).drop_partitions([{"pt": part}])
-
-    def compact(self, user: str) -> None:
-        self.table.compact()
 
 
 def meaning(state: Rows, kind: str, what: Any) -> Rows:
@@ -165,18 +138,6 @@ def check_snapshot(store: Any, files: dict[str, bytes], snapshot: Any, expected:
     assert not wrong, f"snapshot {snapshot.id}: {wrong}"
 
 
-def unreferenced(store: Any, files: dict[str, bytes]) -> set[str]:
-    """Data and index files that no snapshot refers to."""
-    paths, known = store.paths, set()
-    for snapshot in store.snapshots():
-        changelog = [entry for part in store.manifests(store.changelog_manifests(snapshot)) for entry in part]
-        for entry in (*live_entries(store, snapshot), *changelog):
-            known.add(paths.file_path(paths.bucket_dir(entry.partition, entry.bucket), entry.file))
-        for entry in store.index_manifest(snapshot):
-            known.add(paths.index_path(entry.partition, entry.bucket, entry.file))
-    return {path for path in files if "/index/" in path or "/bucket-" in path} - known
-
-
 def changed(store: Any) -> None:
     """The changelog of every write lies in the buckets of its keys: as many rows as the write has, each where its
     hash is indexed."""
@@ -190,29 +151,14 @@ def changed(store: Any) -> None:
                 assert set(key_hashes(rows, store.schema.key_fields).tolist()) <= set(known.tolist())
 
 
-def simulate(seed: int, writers: int = 4, faults: float = 0.0, **options: str) -> tuple[Any, MapStorage, list[Writer]]:
-    clear_cache()
-    inner, scheduler = MapStorage(), Scheduler(seed)
-    clock = FakeClock(seed, on_sleep=scheduler.pause)
-    schema = schema_of(**options)
-    store = create_table(inner, clock, schema)
-    plan = fault_by_chance(seed + 1, faults, scheduler.pause)
-    team = []
-    for number in range(writers):
-        storage = FaultStorage(inner, plan)
-        name = f"w{number}"
-        chances = random.Random(seed * 100 + number)
-        team.append(Writer(name, Table(make_store(storage, clock, schema), "t"), chances, 1 + number % 3))
-        scheduler.spawn(name, team[-1].run)
-    scheduler.run()
-    for task in scheduler._tasks:
-        assert task.error is None, f"{task.name}: {task.error!r}"
-    return store, inner, team
+def simulate(seed: int, faults: float, **options: str) -> tuple[Any, MapStorage, list[Writer]]:
+    members = [partial(Writer, operations=OPERATIONS, tasks=1 + number % 3) for number in range(4)]
+    return team.simulate(seed, schema_of(**options), members, faults)
 
 
-def check_run(store: Any, inner: MapStorage, team: list[Writer]) -> Counter[str]:
+def check_run(store: Any, inner: MapStorage, writers: list[Writer]) -> Counter[str]:
     seen: Counter[str] = Counter()
-    log = {user: entry for writer in team for user, entry in writer.log.items()}
+    log = {user: entry for writer in writers for user, entry in writer.log.items()}
     state: Rows = {}
     clear_cache()
     for snapshot in store.snapshots():
@@ -224,7 +170,7 @@ def check_run(store: Any, inner: MapStorage, team: list[Writer]) -> Counter[str]
             assert snapshot.commit_kind.value == "COMPACT"
             seen["compact"] += 1
         check_snapshot(store, inner.files, snapshot, state)
-    for writer in team:
+    for writer in writers:
         seen.update(writer.failures)
     return seen
 
@@ -254,10 +200,10 @@ def run_all(faults: float, **options: str) -> None:
         try:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(reassigning._Partition, "_moved", spy)
-                store, inner, team = simulate(seed, faults=faults, **options)
-            seen += check_run(store, inner, team)
+                store, inner, writers = simulate(seed, faults, **options)
+            seen += check_run(store, inner, writers)
             changed(store)
-            assert faults or not unreferenced(store, inner.files), "losers clean up"
+            assert faults or not team.unreferenced(store, inner.files), "losers clean up"
         except Exception as error:
             pytest.fail(f"seed {seed}: {type(error).__name__}: {error}", pytrace=True)
         except AssertionError as error:

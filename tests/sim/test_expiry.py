@@ -164,9 +164,7 @@ def simulate(seed: int, faults: float, **options: str) -> tuple[World, Counter[s
         process = Process(name, make_store(storage, clock, schema), world, random.Random(seed * 100 + number))
         team.append(process)
         scheduler.spawn(name, lambda process=process, action=action, times=times: process.loop(action, times))  # type: ignore[misc]
-    scheduler.run()
-    for task in scheduler._tasks:
-        assert task.error is None, f"{task.name}: {task.error!r}"
+    scheduler.finish()
     world.check()
     return world, sum((process.done for process in team), Counter())
 

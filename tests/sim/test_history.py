@@ -118,9 +118,7 @@ def simulate(seed: int, faults: float) -> tuple[Whole, Counter[str]]:
         actor = Actor(name, store, world, random.Random(seed * 100 + number))
         team.append(actor)
         scheduler.spawn(name, lambda actor=actor, action=action, times=times: actor.loop(action, times))  # type: ignore[misc]
-    scheduler.run()
-    for task in scheduler._tasks:
-        assert task.error is None, f"{task.name}: {task.error!r}"
+    scheduler.finish()
     return world, sum((actor.done for actor in team), Counter())
 
 

@@ -6,20 +6,17 @@ snapshot must show the real rows by default, and the pending ones over them with
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
 from tests.profile import often, seeds
-from tests.sim.clock import FakeClock
-from tests.sim.schedule import Scheduler
-from tests.sim.storage import FaultStorage, Killed, MapStorage, fault_by_chance
-from tests.sim.tables import create_table, make_store
-from tests.sim.test_dynamic_writers import FIELDS, Rows, batch, unreferenced
+from tests.sim import team
+from tests.sim.storage import MapStorage
+from tests.sim.test_dynamic_writers import FIELDS, Rows, batch
 
-from bucketlake.errors import CommitError, StorageError
 from bucketlake.format.metadata.manifest import FileKind
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.compact.postpone_compact import PendingPlan, place_pending
@@ -42,29 +39,18 @@ Change = tuple[str, dict[tuple[int, int], int | None]]
 
 
 @dataclass
-class Worker:
-    """One process. `log`: commit user -> what the commit means."""
+class Worker(team.Writer):
+    """A writer, or a compactor."""
 
-    name: str
-    table: Table
-    random: random.Random
-    compacts: bool
-    log: dict[str, Change] = field(default_factory=dict)
-    failures: Counter[str] = field(default_factory=Counter)
+    compacts: bool = False
 
-    def run(self) -> None:
-        for step in range(self.random.randint(2, 4)):
-            try:
-                if self.compacts:
-                    self.compact()
-                else:
-                    self.write(f"{self.name}.{step}", self.random.choice(OPERATIONS))
-            except (CommitError, StorageError) as error:
-                self.failures[type(error).__name__] += 1
-            except Killed:
-                return
+    def act(self, user: str) -> None:
+        if self.compacts:
+            self.compact(user)
+        else:
+            self.write(user, self.random.choice(self.operations))
 
-    def compact(self) -> None:
+    def compact(self, user: str) -> None:
         if self.random.random() < 0.5:
             place_pending(self.table.store, PendingPlan(parallelism=self.random.randint(1, 4)))
         else:
@@ -125,27 +111,14 @@ class Model:
 
 
 def simulate(seed: int, faults: float) -> tuple[Any, MapStorage, list[Worker]]:
-    clear_cache()
-    inner, scheduler = MapStorage(), Scheduler(seed)
-    clock = FakeClock(seed, on_sleep=scheduler.pause)
     schema = TableSchema.create(FIELDS, ("pt",), ("pt", "k"), OPTIONS)
-    store = create_table(inner, clock, schema)
-    plan = fault_by_chance(seed + 1, faults, scheduler.pause)
-    team = []
-    for number in range(4):
-        storage = FaultStorage(inner, plan)
-        table = Table(make_store(storage, clock, schema), "t")
-        team.append(Worker(f"w{number}", table, random.Random(seed * 100 + number), compacts=number >= 2))
-        scheduler.spawn(team[-1].name, team[-1].run)
-    scheduler.run()
-    for task in scheduler._tasks:
-        assert task.error is None, f"{task.name}: {task.error!r}"
-    return store, inner, team
+    members = [partial(Worker, operations=OPERATIONS, compacts=number >= 2) for number in range(4)]
+    return team.simulate(seed, schema, members, faults)
 
 
-def check(store: Any, team: list[Worker]) -> Counter[str]:
+def check(store: Any, workers: list[Worker]) -> Counter[str]:
     clear_cache()
-    log = {user: change for worker in team for user, change in worker.log.items()}
+    log = {user: change for worker in workers for user, change in worker.log.items()}
     model, seen = Model(), Counter[str]()
     merging = Table(store, "t").with_options({"postpone.merge-on-read": "true"})
     for snapshot in store.snapshots():
@@ -165,7 +138,7 @@ def check(store: Any, team: list[Worker]) -> Counter[str]:
         assert {entry.file.file_name for entry in live if entry.bucket == -2} == set(model.pending)
         totals = {(entry.partition, entry.total_buckets) for entry in live if entry.bucket >= 0}
         assert len(totals) == len({partition for partition, _ in totals}), "two bucket numbers in one partition"
-    for worker in team:
+    for worker in workers:
         seen.update(worker.failures)
     return seen
 
@@ -184,9 +157,9 @@ def test_writers_and_compactors_lose_and_double_nothing(faults: float) -> None:
     seen: Counter[str] = Counter()
     for seed in SEEDS:
         try:
-            store, inner, team = simulate(seed, faults)
-            seen += check(store, team)
-            assert faults or not unreferenced(store, inner.files), "losers clean up"
+            store, inner, workers = simulate(seed, faults)
+            seen += check(store, workers)
+            assert faults or not team.unreferenced(store, inner.files), "losers clean up"
         except Exception as error:
             pytest.fail(f"seed {seed}: {type(error).__name__}: {error}", pytrace=True)
         except AssertionError as error:

@@ -7,22 +7,18 @@ buckets in a partition.
 
 from __future__ import annotations
 
-import random
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from tests.profile import later, often, seeds
-from tests.sim.clock import FakeClock
-from tests.sim.schedule import Scheduler
-from tests.sim.storage import FaultStorage, Killed, MapStorage, fault_by_chance
-from tests.sim.tables import create_table, make_store
+from tests.sim import team
 
-from bucketlake.errors import BucketlakeError, CommitError, StorageError
+from bucketlake.errors import BucketlakeError
 from bucketlake.format.row.hashing import assign_buckets
-from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.compact.running import inline
 from bucketlake.ops.rebase import rescaled as rehashing
 from bucketlake.ops.rescale.rescale import RescaleRequest, rescale
@@ -64,25 +60,11 @@ def batch(rows: Rows, kind: int) -> pa.RecordBatch:
 
 
 @dataclass
-class Writer:
-    """One process. `log`: commit user -> what the commit means."""
+class Writer(team.Writer):
+    """Its rows and how it writes them."""
 
-    name: str
-    table: Table
-    random: random.Random
-    operations: tuple[str, ...]
-    log: dict[str, tuple[str, Any]] = field(default_factory=dict)
-    failures: Counter[str] = field(default_factory=Counter)
-
-    def run(self) -> None:
-        for step in range(self.random.randint(2, 4) + 3 * (len(self.operations) == 1)):
-            operation = self.random.choice(self.operations)
-            try:
-                getattr(self, operation)(f"{self.name}.{step}")
-            except (CommitError, StorageError) as error:
-                self.failures[type(error).__name__] += 1
-            except Killed:
-                return
+    def steps(self) -> int:
+        return super().steps() + 3 * (len(self.operations) == 1)
 
     def append(self, user: str, kind: int = 0) -> None:
         count = self.random.randint(1, 8)
@@ -96,11 +78,6 @@ class Writer:
 
     def delete(self, user: str) -> None:
         self.append(user, 3)
-
-    def drop(self, user: str) -> None:
-        part = self.random.randint(1, 2)
-        self.log[user] = ("drop", part)
-        Commit(self.table.store, user).drop_partitions([{"pt": part}])
 
     def compact(self, user: str) -> None:
         self.table.compact(bucket_auto=False)
@@ -149,32 +126,16 @@ def check_snapshot(store: Any, snapshot: Any, expected: Rows) -> None:
 
 
 def simulate(seed: int, faults: float, **options: str) -> tuple[Any, list[Writer]]:
-    clear_cache()
-    inner, scheduler = MapStorage(), Scheduler(seed)
-    clock = FakeClock(seed, on_sleep=scheduler.pause)
-    schema = schema_of(**options)
-    store = create_table(inner, clock, schema)
-    plan = fault_by_chance(seed + 1, faults, scheduler.pause)
-    team = []
-    first = Writer("w", Table(store, "t"), random.Random(seed), ())
-    first.append("w.0")
-    team.append(first)
     roles = [("append", "append", "append", "delete")] * 3
     roles += [("append", "delete", "drop"), ("compact",), ("rescale",)]
-    for number, operations in enumerate(roles):
-        name = f"w{number}"
-        table = Table(make_store(FaultStorage(inner, plan), clock, schema), "t")
-        team.append(Writer(name, table, random.Random(seed * 100 + number), operations))
-        scheduler.spawn(name, team[-1].run)
-    scheduler.run()
-    for task in scheduler._tasks:
-        assert task.error is None, f"{task.name}: {task.error!r}"
-    return store, team
+    members = [partial(Writer, operations=role) for role in roles]
+    store, _, writers = team.simulate(seed, schema_of(**options), members, faults, partial(Writer, operations=()))
+    return store, writers
 
 
-def check_run(store: Any, team: list[Writer]) -> Counter[str]:
+def check_run(store: Any, writers: list[Writer]) -> Counter[str]:
     seen: Counter[str] = Counter()
-    log = {user: entry for writer in team for user, entry in writer.log.items()}
+    log = {user: entry for writer in writers for user, entry in writer.log.items()}
     state: Rows = {}
     clear_cache()
     for snapshot in store.snapshots():
@@ -185,7 +146,7 @@ def check_run(store: Any, team: list[Writer]) -> Counter[str]:
         else:
             seen[snapshot.commit_kind.value] += 1
         check_snapshot(store, snapshot, state)
-    for writer in team:
+    for writer in writers:
         seen.update(writer.failures)
     return seen
 
@@ -209,8 +170,8 @@ def test_rescaling_loses_and_doubles_nothing(faults: float, options: dict[str, s
         try:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(rehashing._Moved, "messages", spy)
-                store, team = simulate(seed, faults, **options)
-            seen += check_run(store, team)
+                store, writers = simulate(seed, faults, **options)
+            seen += check_run(store, writers)
         except (BucketlakeError, AssertionError) as error:
             raise AssertionError(f"seed {seed}: {error}") from error
     assert min(seen[kind] for kind in ("append", "delete", "drop", "COMPACT", "OVERWRITE")) > often(5), seen

@@ -9,8 +9,9 @@ from pyspark.sql import functions as F
 from tests.profile import first
 
 from bucketlake.ops.buckets.dynamic import hash_files, key_hashes, read_hashes
+from bucketlake.ops.table.made import discard
 from bucketlake.spark.session import Lake
-from bucketlake.spark.write import placement, tasks
+from bucketlake.spark.write import placement
 from bucketlake.table import Table
 from bucketlake.types.model import canonical_batch
 
@@ -99,7 +100,7 @@ def test_discarding_removes_index_files(classic: Lake) -> None:
     messages = write_batches(table.store, batches, prepare_write(table.store, None))
     written = [path for path in Path(table.path).rglob("*") if path.is_file() and "schema" not in path.parts]
     assert len(written) == 4, "two partitions, a data file and an index file each"
-    tasks.discard(table.store, messages)
+    discard(table.store, messages)
     assert not any(path.exists() for path in written)
 
 

@@ -15,7 +15,7 @@ from pyspark.sql.classic.dataframe import DataFrame
 from tests import quick
 from tests.profile import first, pairs
 
-from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError
+from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError
 from bucketlake.spark.read import reader
 from bucketlake.spark.session import Lake
 
@@ -67,6 +67,21 @@ def test_rows_that_do_not_fit(lake: Lake, columns: str, kind: str, count: int) -
     assert len(table.snapshots()) == 1
     assert table.read().count() == 5
     assert _data_files(table) == _live_files(table)
+
+
+@pytest.mark.parametrize("count", [3, 50_000])
+def test_what_is_damaged_is_said_whoever_meets_it(classic: Lake, count: int) -> None:
+    """A task that meets a damaged file of the table, too: no error of Spark's takes the place of ours."""
+    classic.catalog.create_table("db.t", SCHEMA, (), ("id",))
+    table = classic.table("db.t")
+    table.write(classic.spark.range(40_000).selectExpr("id", "id AS v"))
+    for path in Path(table.path, "index").iterdir():
+        path.write_bytes(path.read_bytes()[:-1])
+    before = _data_files(table)
+    with pytest.raises(CorruptError):
+        table.write(classic.spark.range(count).selectExpr("id", "id AS v"))
+    assert len(table.snapshots()) == 1
+    assert _data_files(table) == before
 
 
 def _split(columns: str) -> list[str]:

@@ -94,6 +94,24 @@ def test_latest_is_what_it_was_when_the_process_began(classic: Lake, tmp_path: P
     process.stop()
 
 
+def test_values_of_a_newer_type_end_what_was_opened_before(classic: Lake, tmp_path: Path) -> None:
+    classic.sql("CREATE TABLE db.t (id INT, v INT)")
+    table = classic.table("db.t")
+    classic.sql("ALTER TABLE db.t ALTER COLUMN v TYPE BIGINT")
+    classic.sql(f"INSERT INTO db.t VALUES (1, {2**32 + 7})")
+    seen: list[Any] = []
+    process = table.process_stream(lambda frame, number: seen.extend(frame.collect()), checkpoint=tmp_path / "c")
+    for read in (lambda: process.awaitTermination(60), lambda: table.read().collect()):
+        with pytest.raises(ConflictError, match="another type since the table was opened.*column=v"):
+            read()
+    assert not seen
+    process = classic.table("db.t").process_stream(
+        lambda frame, number: seen.extend(map(tuple, frame.collect())), tmp_path / "c", {"availableNow": True}
+    )
+    process.awaitTermination(60)
+    assert seen == [(1, 2**32 + 7)]
+
+
 def test_changes_of_keys_in_order(classic: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few are read in the driver, those of the last batch in tasks."""
     lake, told = classic, []

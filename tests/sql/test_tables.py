@@ -8,7 +8,7 @@ import pytest
 
 from bucketlake.errors import AlreadyExistsError, BucketlakeError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.spark.session import Lake
-from bucketlake.types.model import type_text
+from bucketlake.types.model import quote_identifier, quote_text, type_text
 
 
 def columns(lake: Lake, name: str) -> dict[str, str]:
@@ -244,3 +244,32 @@ def test_names_may_begin_with_digits(lake: Lake) -> None:
     found = lake.sql("SELECT 1a, 7x.2c FROM db.7x WHERE 1a IN (1, 2, 3)").collect()
     assert {tuple(row) for row in found} == {(1, None), (2, 3)}
     assert lake.sql("SHOW CREATE TABLE db.7x").collect()[0][0].startswith("CREATE TABLE ")
+
+
+@pytest.mark.parametrize("name", ["a.b", "né", "a`b"])
+def test_names_that_need_quotes(classic: Lake, name: str) -> None:
+    """Tables, their system tables, branches, columns and members, temporary views and cached queries."""
+    q = quote_identifier
+    table = f"db.{q(name)}"
+    classic.sql(f"CREATE TABLE {table} (id INT, {q(name)} STRING) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')")
+    classic.sql(f"INSERT INTO {table} SELECT 1, 'x'")
+    classic.sql(f"UPDATE {table} SET {q(name)} = 'y' WHERE {q(name)}.{q(name)} = 'x'")
+    classic.sql(
+        f"MERGE INTO {table} t USING (SELECT 2 AS id, 'z' AS {q(name)}) ON t.id = 2 WHEN NOT MATCHED THEN INSERT *"
+    )
+    classic.sql(f"DELETE FROM {table} WHERE id = 2 AND id IN (SELECT id FROM {table})")
+    merge = classic.table(table).merge(classic.spark.range(1, 2), f"{q(name)}.id = source.id")
+    merge.whenMatched().update({q(name): "'w'"}).merge()
+    classic.sql(f"CALL sys.compact({quote_text(table)})")
+    assert names(classic, f"SELECT {q(name)} FROM db.{q(name + '$ro')}", name) == ["w"]
+    classic.sql("CALL sys.compact_database()")
+    for view in (f"CREATE TEMPORARY VIEW {q('v' + name)} AS", f"CACHE TABLE {q('c' + name)} AS"):
+        classic.sql(f"{view} SELECT * FROM {table}")
+    assert names(classic, f"SELECT * FROM {q('v' + name)} JOIN {q('c' + name)} USING (id)", "id") == [1]
+    assert names(classic, "SHOW TABLES IN db", "tableName")[0] == name
+    again = classic.sql(f"SHOW CREATE TABLE {table}").collect()[0][0]
+    classic.sql(f"DROP TABLE {table}")
+    classic.sql(again)
+    assert [classic.table(one).schema.field_names for one in classic.tables()] == [("id", name)]
+    for view in ("v", "c"):
+        classic.sql(f"DROP VIEW {q(view + name)}")

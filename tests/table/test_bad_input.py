@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import bucketlake
 from bucketlake import BucketlakeError, Catalog, CorruptError, InvalidError, NotFoundError, Table, UnsupportedError
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.schema.schema import AddColumn, SetOption, UpdateColumnType
@@ -18,11 +17,6 @@ from bucketlake.table import open_table
 from bucketlake.types.model import BIGINT, INT, STRING
 
 SCHEMA = pa.schema([pa.field("pt", pa.string()), pa.field("k", pa.int32()), pa.field("v", pa.int8())])
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return bucketlake.open(tmp_path)
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from tests.table.blobs import rows_of
 
-import bucketlake
 from bucketlake.catalog import Catalog
 from bucketlake.env.local import LocalStorage
 from bucketlake.errors import CorruptError
@@ -26,13 +25,6 @@ OPTIONS = {
     **{"blob-field": "pic,pics", "blob-compaction.enabled": "true", "compaction.min.file-num": "100"},
 }
 SCHEMA = pa.schema([("id", pa.int32()), ("name", pa.string()), ("pic", pa.binary()), ("pics", pa.list_(pa.binary()))])
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    made = bucketlake.open(tmp_path / "wh")
-    made.create_database("db")
-    return made
 
 
 def some(*ids: int) -> pa.Table:

@@ -24,11 +24,6 @@ from bucketlake.table import open_table
 SCHEMA = pa.schema([pa.field("k", pa.int64()), pa.field("v", pa.int64())])
 
 
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return bucketlake.open(tmp_path)
-
-
 @pytest.mark.parametrize("write_only", ["true", "false"])
 def test_writers_of_one_bucket_keep_every_key_once(catalog: Catalog, write_only: str) -> None:
     options = {"bucket": "1", "write-only": write_only}

@@ -58,11 +58,6 @@ def keys(table: Table, **read: Any) -> list[int]:
     return sorted(table.to_arrow(columns=["k"], **read).column(0).to_pylist())
 
 
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return bucketlake.open(tmp_path)
-
-
 @pytest.fixture(params=[f"{kind} {place}" for kind in KINDS for place in PLACES])
 def table(catalog: Catalog, request: pytest.FixtureRequest) -> Table:
     made = make(catalog, *request.param.split())
@@ -453,7 +448,6 @@ def test_one_large_file_is_rewritten_in_stretches(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, form: str, tracks: bool
 ) -> None:
     options = {"file.format": form, "file.block-size": "1 kb", "row-tracking.enabled": str(tracks).lower()}
-    catalog.create_database("db")
     made = catalog.create_table("db.t", SCHEMA, options=options)
     for start in range(0, 40_000, 4000):
         made.write_arrow(data(start, start + 4000))

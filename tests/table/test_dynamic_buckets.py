@@ -30,11 +30,6 @@ SCHEMA = pa.schema([pa.field("pt", pa.string()), pa.field("k", pa.int64()), pa.f
 Row = tuple[str, int, int]
 
 
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return bucketlake.open(tmp_path)
-
-
 def create(catalog: Catalog, name: str = "t", **options: str) -> Table:
     texts = {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
     return catalog.create_table(name, SCHEMA, partition_keys=["pt"], primary_keys=["pt", "k"], options=texts)

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 import bucketlake
-from bucketlake import InvalidError, Table
+from bucketlake import ConflictError, InvalidError, Table
+from bucketlake.schema.evolution import read_mapping
 from bucketlake.schema.schema import (
     AddColumn,
     DropColumn,
@@ -21,7 +22,7 @@ from bucketlake.schema.schema import (
     UpdateColumnType,
     UpdatePosition,
 )
-from bucketlake.types.model import BIGINT, INT, STRING, decimal_type
+from bucketlake.types.model import BIGINT, INT, STRING, DataField, decimal_type
 from bucketlake.types.parse import parse_type_text
 
 SCHEMA = pa.schema([pa.field("k", pa.int32()), pa.field("v", pa.int32()), pa.field("s", pa.string())])
@@ -127,6 +128,50 @@ def test_older_handle_keeps_its_view(tmp_path: Path) -> None:
     assert rows(old) == [(1, 1, "x")]
     old.write_arrow(pa.table({"k": [2], "v": [2], "s": ["y"]}))
     assert rows(new) == [(1, 1, "x", 5), (2, 2, "y", None)]
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_an_older_handle_does_not_bend_values_of_newer_types(tmp_path: Path, keyed: bool) -> None:
+    """Types that hold every value of the newer one are read as before; the others are refused by name."""
+    old = new_table(tmp_path, keyed)
+    new = old.alter(UpdateColumnType("v", BIGINT))
+    new.write_arrow(pa.table({"k": [1], "v": [2**32 + 7], "s": ["x"]}))
+    for where in (None, "v = 7", "v > 100"):
+        with pytest.raises(
+            ConflictError, match=r"another type since.*column=v, stored=BIGINT, known=INT.*open the table"
+        ):
+            rows(old, where=where)
+    assert rows(old, columns=["k", "s"]) == [(1, "x")]
+    narrowed = new.alter(UpdateColumnType("v", INT))
+    narrowed.write_arrow(pa.table({"k": [2], "v": pa.array([8], pa.int32()), "s": ["y"]}))
+    assert rows(new) == [(1, 2**32 + 7, "x"), (2, 8, "y")]
+
+
+@pytest.mark.parametrize(
+    ("newer", "known", "kept"),
+    [
+        ("INT", "BIGINT", True),
+        ("DECIMAL(10,2)", "DECIMAL(12,4)", True),
+        ("DECIMAL(12,2)", "DECIMAL(12,4)", False),
+        ("VARCHAR(9)", "STRING", True),
+        ("STRING", "VARCHAR(9)", False),
+        ("DOUBLE", "FLOAT", False),
+        ("BIGINT", "DOUBLE", False),
+        ("TIMESTAMP(9)", "TIMESTAMP(3)", False),
+        ("ROW<a INT, b STRING>", "ROW<a BIGINT>", True),
+        ("ROW<a BIGINT>", "ROW<a INT>", False),
+        ("ARRAY<MAP<STRING, FLOAT>>", "ARRAY<MAP<STRING, DOUBLE>>", True),
+        ("ARRAY<DOUBLE>", "ARRAY<FLOAT>", False),
+    ],
+)
+def test_which_newer_types_are_read_as_older_ones(newer: str, known: str, kept: bool) -> None:
+    stored, wanted = (DataField(1, "v", parse_type_text(text)) for text in (newer, known))
+    assert read_mapping([stored], [wanted])[0].cast
+    if kept:
+        assert read_mapping([stored], [wanted], newer=True)[0].cast
+        return
+    with pytest.raises(ConflictError, match="column=v"):
+        read_mapping([stored], [wanted], newer=True)
 
 
 def test_cast_that_loses_is_refused_when_altering(tmp_path: Path) -> None:

@@ -30,11 +30,6 @@ INDEXED = {
 APPEND = {**INDEXED, "bucket": "-1"}
 
 
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return bucketlake.open(tmp_path)
-
-
 def rows(*ks: int, text: str = "v", step: int = 10) -> pa.Table:
     return pa.table([list(ks), [f"{text}{k % 3}" for k in ks], [k * step for k in ks]], schema=SCHEMA)
 

@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import bucketlake
 from bucketlake.catalog import Catalog
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.data import descriptor
@@ -31,13 +30,6 @@ SCHEMA = pa.schema(
     ]
 )
 BLOBS = {"bucket": "2", "blob-field": "pic,parts,named", "blob.target-file-size": "1 kb"}
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    made = bucketlake.open(tmp_path / "wh")
-    made.create_database("db")
-    return made
 
 
 def create(catalog: Catalog, by: tuple[str, ...] = (), **options: str) -> Table:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from tests.migrated import SCHEMA, migrated, rows_of
 
-import bucketlake
 from bucketlake import Catalog, Table
 from bucketlake.format.row.hashing import assign_buckets
 from bucketlake.ops.rebase.numbers import shifts
@@ -27,11 +25,6 @@ PARTS: dict[Any, list[pa.Table]] = {
     None: [rows_of(200, 300)],
     "d": [rows_of(300, 400)],
 }
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return bucketlake.open(tmp_path)
 
 
 def by_bucket(rows: pa.Table) -> list[pa.Table]:

@@ -12,13 +12,14 @@ import pytest
 from tests.sim.clock import FakeClock
 from tests.sim.storage import KILL_BEFORE, FaultStorage, Killed, MapStorage, fault_on
 
-from bucketlake.catalog import Catalog, new_schema
+from bucketlake.catalog import Catalog
 from bucketlake.env.env import Env
 from bucketlake.errors import ConflictError, UnsupportedError
 from bucketlake.format.metadata.snapshot import CommitKind
 from bucketlake.ops.commit.replacement import Replacement, draft_replacement
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.schema.change import AddColumn
+from bucketlake.schema.given import new_schema
 from bucketlake.schema.schema import TableSchema
 from bucketlake.types.model import DataField
 from bucketlake.types.parse import parse_type_text

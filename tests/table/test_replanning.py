@@ -4,7 +4,7 @@ windows of one bucket whose deletion vectors lie in one file."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +15,8 @@ from tests.sim.tables import ROOT, create_table
 
 from bucketlake.env.env import Env
 from bucketlake.errors import ConflictError, NotFoundError
+from bucketlake.ops.check.fault import LEVELS
+from bucketlake.ops.check.fsck import FsckRequest, fsck
 from bucketlake.ops.compact.append_compact import AppendPlan, compact_append, plan_append
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.schema.schema import TableSchema
@@ -183,3 +185,35 @@ def test_windows_whose_vectors_lie_in_one_index_file_are_compacted_by_one_commit
     assert content(table) == wanted and len(table.files()) == 4
     ranges = sorted((f.file.min_sequence_number, f.file.max_sequence_number) for f in table.files())
     assert all(low[1] < high[0] for low, high in itertools.pairwise(ranges))
+
+
+@pytest.mark.parametrize("engine", ["deduplicate", "partial-update", "first-row"])
+@pytest.mark.parametrize("keys", [("k",), ("pt", "k")], ids=["crossing", "dynamic"])
+@pytest.mark.parametrize("batches", [1, 3])
+def test_a_write_outlives_the_snapshot_that_it_looks_keys_up_in(
+    engine: str, keys: tuple[str, ...], batches: int
+) -> None:
+    """Other writers put keys into buckets and expire the snapshot that this write began on, before each of its batches:
+    each key is there once, at last."""
+    small = {"dynamic-bucket.target-row-num": "2"} if batches > 1 else {}
+    storage = table_of(keys, **{"bucket": "-1", "merge-engine": engine, **small})
+    through(storage).write_arrow(rows(*((1, k, 0, 0) for k in range(4))))
+
+    def arriving() -> Iterator[pa.RecordBatch]:
+        for number in range(batches):
+            rival = through(storage)
+            rival.write_arrow(rows((1, 10 + number, 1, None), (1, 20 + number, 1, None)))
+            rival.write_arrow(rows((1, 30 + number, 1, None)))
+            rival.expire_snapshots(retain_max=1, retain_min=1)
+            clear_cache()
+            given = [(1, k, 2, None) for k in (number, 10 + number, 20, 30, 40 + number)]
+            yield from rows(*given).to_batches()
+
+    through(storage).write_arrow(pa.RecordBatchReader.from_batches(arrow_schema(FIELDS), arriving()))
+    written = {k for number in range(batches) for k in (number, 10 + number, 20, 30, 40 + number)}
+    there = {*range(4), *(k + number for k in (10, 20, 30) for number in range(batches))}
+    value = {k: 2 if k in written and (engine != "first-row" or k not in there) else 1 for k in written | there}
+    value |= {k: 0 for k in range(4) if k not in written or engine == "first-row"}
+    found = through(storage).to_arrow().to_pydict()
+    assert sorted(zip(found["k"], found["v"], strict=True)) == sorted(value.items())
+    assert not fsck(through(storage).store, FsckRequest(level=LEVELS[-1])).errors

@@ -5,22 +5,15 @@ from __future__ import annotations
 
 import datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-import bucketlake
 from bucketlake import Catalog, InvalidError, Table
 from bucketlake.schema.schema import SetOption
 from bucketlake.types.model import DataField
 from bucketlake.types.parse import parse_type_text
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return bucketlake.open(tmp_path)
 
 
 def fields(**types: str) -> list[DataField]:

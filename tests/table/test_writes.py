@@ -24,11 +24,6 @@ SCHEMA = pa.schema([pa.field("dt", pa.date32()), pa.field("hh", pa.int32()), pa.
 MONDAY, TUESDAY = datetime.date(2024, 1, 1), datetime.date(2024, 1, 2)
 
 
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return bucketlake.open(tmp_path)
-
-
 @pytest.fixture(params=["keyed", "append"])
 def table(catalog: Catalog, request: pytest.FixtureRequest) -> Table:
     keyed = request.param == "keyed"

@@ -6,12 +6,14 @@ import re
 
 from bucketlake.errors import InvalidError
 from bucketlake.file_names import fault_of
+from bucketlake.types.model import quote_identifier
 from bucketlake.values import dataclass
 
 DEFAULT_DATABASE = "default"
 SYSTEM_DATABASE = "sys"
 DATABASE_SUFFIX = ".db"
-_PART = r"(?:`[^`]+`|[^.`]+)+"
+_PART = r"(?:`(?:[^`]|``)+`|[^.`]+)+"
+_PIECE = re.compile(r"`((?:[^`]|``)+)`|[^.`]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +38,23 @@ class Identifier:
 
     @property
     def text(self) -> str:
-        """As users write it."""
-        return f"{self.database}.{self.table}" + (f"${self.system}" if self.system else "")
+        """As users write it, and `parse_name` reads it."""
+        return written(self.database, self.object)
+
+    @property
+    def object(self) -> str:
+        """The table's name with what stands behind `$`."""
+        return self.table + (f"${self.system}" if self.system else "")
 
 
 def parse_name(text: str, database: str = DEFAULT_DATABASE) -> Identifier:
-    """`table`, `database.table`, either with `$system`, parts optionally in backticks; InvalidError otherwise."""
+    """`table`, `database.table`, either with `$system`, parts optionally in backticks, which are doubled within;
+    InvalidError otherwise."""
     folder = name_of_folder(text)
     if folder is not None:
         remedy = f"write '{folder.text}'; the warehouse, '{text.rstrip('/').rsplit('/', 2)[0]}', is said apart"
         raise InvalidError("a folder where a table's name belongs", path=text, remedy=remedy)
-    parts = _split(text)
+    parts = parts_of(text)
     if len(parts) not in (1, 2):
         raise InvalidError("not a table name", name=text, remedy="write `database.table`")
     table, _, system = parts[-1].partition("$")
@@ -68,17 +76,43 @@ def name_of_folder(path: str) -> Identifier | None:
     return Identifier(parts[0].removesuffix(DATABASE_SUFFIX), table, system or None)
 
 
+def written(*parts: str) -> str:
+    """The name of these parts as users write it: in backticks those that would be read otherwise without."""
+    return ".".join(quote_identifier(part) if "." in part or "`" in part else part for part in parts)
+
+
+def last_part(name: str) -> str:
+    """The last part of a table's name, or of its folder's, which may be no such name: as it is without backticks."""
+    return (parts_of(name) or [name])[-1]
+
+
+def is_name(name: str, what: str) -> bool:
+    """Whether a database or table that is there has a name by which it can be asked for: folders and other programs
+    have more of them."""
+    return _fault(name, what) is None and not (what == "table" and "$" in name)
+
+
 def check_name(name: str, what: str) -> None:
     """InvalidError for a database or table name that cannot be a folder."""
-    fault = fault_of(name) or fault_of(f"{name}{DATABASE_SUFFIX}" if what == "database" else name)
-    if not name.strip() or fault is not None:
+    fault = _fault(name, what)
+    if fault is not None:
         raise InvalidError(
             f"not a {what} name", name=repr(name)[:100], reason=fault, remedy="use letters, digits, '_' and '-'"
         )
 
 
-def _split(text: str) -> list[str]:
+def _fault(name: str, what: str) -> str | None:
+    if not name.strip():
+        return "it is blank"
+    return fault_of(name) or fault_of(f"{name}{DATABASE_SUFFIX}" if what == "database" else name)
+
+
+def parts_of(text: str) -> list[str]:
     """Parts between dots, backticks removed; empty if the text has another shape."""
     if not re.fullmatch(rf"{_PART}(?:\.{_PART})*", text):
         return []
-    return [part.replace("`", "") for part in re.findall(_PART, text)]
+    return [_PIECE.sub(_unquoted, part) for part in re.findall(_PART, text)]
+
+
+def _unquoted(piece: re.Match[str]) -> str:
+    return piece[0] if piece[1] is None else piece[1].replace("``", "`")

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from bucketlake.env.http import Request, request
@@ -24,6 +23,7 @@ from bucketlake.errors import CorruptError, InvalidError, StorageError, Unsuppor
 from bucketlake.format.avro.container import Block, Header, encode_block, encode_header, encode_long
 from bucketlake.format.guard import decoding
 from bucketlake.lazy import pc, pl
+from bucketlake.types.arrow import binary_content
 from bucketlake.values import dataclass
 
 MAGIC = 0
@@ -215,10 +215,8 @@ def _decoded(messages: pa.Array, schema: Known, shown: Callable[[Any, Known], pa
     bodies = pc.binary_join_element_wise(
         bodies, pa.scalar(encode_long(END), pa.large_binary()), pa.scalar(b"", pa.large_binary())
     )
-    ends = np.frombuffer(bodies.buffers()[1], np.int64)[bodies.offset : bodies.offset + len(bodies) + 1]
-    data = bytes(memoryview(bodies.buffers()[2])[ends[0] : ends[-1]]) if bodies.buffers()[2] is not None else b""
     header = Header(schema.bare, "null", bytes(16))
-    file = encode_header(header) + encode_block(Block(len(messages), data), header, 0)
+    file = encode_header(header) + encode_block(Block(len(messages), bytes(binary_content(bodies))), header, 0)
     try:
         with decoding("a damaged message", None):
             frame = pl.read_avro(io.BytesIO(file))
@@ -237,7 +235,7 @@ def _events(frame: Any, schema: Known) -> pa.Array:
     """Debezium's JSON of decoded envelopes."""
     parts = [
         pl.lit('{"schema":' + (schema.types or "null") + ',"payload":{"op":'),
-        _quoted(_field(frame, schema, "op")),
+        _quoted(_field(schema, "op")),
     ]
     for image in _IMAGES:
         parts += [pl.lit(f',"{image}":'), _object(frame, image) if image in schema.names else pl.lit("null")]
@@ -256,7 +254,7 @@ def _keys(frame: Any, schema: Known) -> pa.Array:
     return frame.select(texts.struct.json_encode()).to_series().to_arrow()
 
 
-def _field(frame: Any, schema: Known, name: str) -> Any:
+def _field(schema: Known, name: str) -> Any:
     return pl.col(name).cast(pl.String) if name in schema.names else pl.lit(None, pl.String)
 
 

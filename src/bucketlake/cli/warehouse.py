@@ -165,12 +165,12 @@ class OfTable(InWarehouse):
         rows: list[dict[str, Any]] = self.catalog.table(self.named(name)).to_arrow().to_pylist()
         return rows
 
-    def plain_table(self, options: Mapping[str, Any] | None = None) -> Table:
+    def plain_table(self) -> Table:
         """The table itself: InvalidError for a system table."""
         found = catalogs.parse_name(self.table)
         if found.system_table is not None or found.database == catalogs.SYSTEM_DATABASE:
             raise InvalidError("this command is about tables, not system tables", table=found.text)
-        return self.opened(options)
+        return self.opened()
 
 
 class Where(Arguments):

@@ -31,7 +31,7 @@ from bucketlake.env.local import LocalStorage
 from bucketlake.env.sizes import whole
 from bucketlake.env.storage import FileInfo, Storage, deleted_one_by_one, outside
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, StorageError, UnsupportedError
-from bucketlake.file_names import fault_of_path, lies_in_any, listed_roots
+from bucketlake.file_names import fault_of_path, lies_in, lies_in_any, listed_roots, local_path
 from bucketlake.lazy import obstore, obstore_errors, obstore_store, uuid
 from bucketlake.options.catalog import ALLOWED_EXTERNAL
 from bucketlake.redaction import holds_password
@@ -360,6 +360,19 @@ def storage_for(path: str, options: Mapping[str, str] | None = None) -> tuple[St
         raise InvalidError("not the URL of a folder", path=path, remedy=f"write {scheme}://bucket/folder")
     given = tuple(sorted((k, str(v)) for k, v in (options or {}).items() if k.startswith(STORAGE_PREFIXES)))
     return ObjectStorage(f"{scheme}://{bucket}", given), path.rstrip("/")
+
+
+def overlaps(one: str, other: str) -> bool:
+    """Whether one of two folders is, or lies in, the other, by their texts: however a store's scheme is spelled."""
+    left, right = _spelled_alike(one), _spelled_alike(other)
+    return lies_in(left, right) or lies_in(right, left) or left == right
+
+
+def _spelled_alike(path: str) -> str:
+    scheme, separator, rest = local_path(path).partition("://")
+    if not separator:
+        return os.path.abspath(re.sub("//+", "/", scheme))
+    return f"{kind_of(scheme) or scheme}://{re.sub('//+', '/', rest).strip('/')}"
 
 
 def open_env(path: str, options: Mapping[str, str] | None = None) -> tuple[Env, str]:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from bucketlake.errors import InvalidError
 from bucketlake.frames.table_scan import Readable, TableScan, TableSplit, whole
 from bucketlake.lazy import lazy, pa, pl
-from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.scan import fallback
 from bucketlake.ops.scan.system_tables import RowView
 from bucketlake.ops.system.model import SystemTable
 from bucketlake.ops.table.messages import Split
+from bucketlake.ops.table.retry import on_newest
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.schema import column_names
 

@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bucketlake.lazy import pc
+from bucketlake.lsm.compaction import looks_up
 from bucketlake.lsm.engines.engines import Groups, Merged, MergeEngine, is_retract
 from bucketlake.lsm.keys import KeyOrder
 from bucketlake.lsm.merge import DEFAULT_BLOCK, BlockSize, slices
@@ -99,10 +100,7 @@ def settles(options: TableOptions) -> bool:
 
     Spec: docs/spec/changelog.md#settled-rows
     """
-    get = options.get
-    looks = get("changelog-producer") == "lookup" or get("merge-engine") == "first-row"
-    forced = get("deletion-vectors.enabled") or get("force-lookup")
-    return bool(looks or forced) and get("changelog-producer") != "full-compaction"
+    return looks_up(options) and options.get("changelog-producer") != "full-compaction"
 
 
 def merge_tracked(

@@ -34,7 +34,7 @@ __all__ = [
     "Upgrade",
     "full_is_due",
     "last_full_of",
-    "must_wait",
+    "looks_up",
     "pick",
     "plan_task",
     "tracks_changes",
@@ -113,9 +113,7 @@ class CompactionRule:
         get = options.get
         trigger = int(get("num-sorted-run.compaction-trigger"))
         stop, levels = get("num-sorted-run.stop-trigger"), get("num-levels")
-        producer, engine = get("changelog-producer"), get("merge-engine")
-        vectors = bool(get("deletion-vectors.enabled"))
-        lookup = producer == "lookup" or vectors or engine == "first-row" or bool(get("force-lookup"))
+        lookup = looks_up(options)
         target = get("target-file-size") or TARGET_FILE_SIZE
         formats = get("file.format.per.level") or {}
         return cls(
@@ -133,10 +131,10 @@ class CompactionRule:
             raises_level_0=lookup or bool(get("compaction.force-up-level-0")),
             raise_interval=_raise_interval(options, trigger) if lookup else None,
             rewrites_all=bool(get("compaction.force-rewrite-all-files")),
-            deletion_vectors=vectors,
+            deletion_vectors=bool(get("deletion-vectors.enabled")),
             lookup=lookup,
-            full_changelog=producer == "full-compaction",
-            newest_wins=engine == "deduplicate" and not options.names("sequence.field"),
+            full_changelog=get("changelog-producer") == "full-compaction",
+            newest_wins=get("merge-engine") == "deduplicate" and not options.names("sequence.field"),
             default_format=get("file.format"),
             level_formats=tuple(sorted((int(level), name) for level, name in formats.items())),
             keeps_deletes=bool(get("chain-table.enabled")),
@@ -145,6 +143,13 @@ class CompactionRule:
     def format_of(self, level: int) -> str:
         """The file format of data files of a level."""
         return dict(self.level_formats).get(level, self.default_format)
+
+
+def looks_up(options: TableOptions) -> bool:
+    """Whether a compaction looks up what was before a row that comes from level 0."""
+    get = options.get
+    asked = get("changelog-producer") == "lookup" or get("merge-engine") == "first-row"
+    return asked or bool(get("deletion-vectors.enabled") or get("force-lookup"))
 
 
 def _checked_levels(count: int) -> int:
@@ -259,11 +264,6 @@ def full_is_due(rule: CompactionRule, identifier: int = BATCH_COMMIT_IDENTIFIER)
     if rule.delta_commits is None and not rule.full_changelog:
         return False
     return identifier == BATCH_COMMIT_IDENTIFIER or (identifier + 1) % max(rule.delta_commits or 1, 1) == 0
-
-
-def must_wait(levels: Levels, rule: CompactionRule) -> bool:
-    """Whether so many runs are there (`num-sorted-run.stop-trigger`) that a writer must not go on before compacting."""
-    return levels.run_count > rule.stop_trigger
 
 
 def last_full_of(levels: Levels, rule: CompactionRule) -> int | None:

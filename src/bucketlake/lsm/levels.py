@@ -106,11 +106,6 @@ class Levels:
         """Bytes of all files."""
         return sum(file.file_size for file in self.level0) + sum(run.size for run in self.runs)
 
-    @property
-    def run_count(self) -> int:
-        """How many runs have files: those of level 0, and one for every level above that is filled."""
-        return len(self.level0) + sum(1 for run in self.runs if run.files)
-
     def files(self) -> list[DataFile]:
         """All files, newest run first."""
         return [*self.level0, *(file for run in self.runs for file in run.files)]

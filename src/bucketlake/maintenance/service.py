@@ -160,7 +160,7 @@ class _Loop:
         found: list[str] = []
         for database in self.catalog.list_databases():
             with suppress(NotFoundError):  # dropped meanwhile
-                found += [f"{database}.{table}" for table in self.catalog.list_tables(database)]
+                found += self.catalog.tables(database)
         return found
 
     def _apply(self, place: int, rule: Rule, name: str) -> None:
@@ -172,8 +172,7 @@ class _Loop:
         if not self._holds():
             raise _Lost
         try:
-            database, _, table = name.partition(".")
-            found = self.catalog.table(f"`{database}`.`{table}`", rule.table_options)
+            found = self.catalog.table(name, rule.table_options)
             if rule.action == "compact":
                 what = self._compact(found, rule)
             else:

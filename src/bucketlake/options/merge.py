@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from bucketlake.options.model import ENGINE, HONOURED, INTERNAL, LOOKUP_FILES, LOOKUP_FILES_PART, SPEED, Option
 
+COMPUTING = ("partial-update", "aggregation")
+"""The merge engines that make a row of several with one key; the others pick one of them."""
+
 ROWS = (
     Option(
         "aggregation.remove-record-on-delete",

@@ -292,7 +292,7 @@ def validate(options: Mapping[str, str]) -> list[str]:
     for key, value in options.items():
         option = find_option(key)
         if option is not None:
-            if option.effect == REFUSED and _asks(option, key, value):
+            if option.effect == REFUSED and _is_set(option, value):
                 raise _refusal(option, key, value)
             _check_value(option, value)
     check_path_options(options)
@@ -379,7 +379,7 @@ def refuse_options(options: Mapping[str, str], *, for_writing: bool = True) -> N
     stakes = ("reads", "writes") if for_writing else ("reads",)
     for key, value in options.items():
         option = find_option(key)
-        if option is not None and option.effect.stake in stakes and _asks(option, key, value):
+        if option is not None and option.effect.stake in stakes and _is_set(option, value):
             raise _refusal(option, key, value)
     _refuse_formats(options)
 
@@ -389,7 +389,7 @@ def refuse_of_calls(options: Mapping[str, str]) -> None:
     for key, value in options.items():
         option = find_option(key)
         of_calls = option is not None and option.effect == HONOURED and option.effect.stake == "calls"
-        if option is not None and of_calls and _asks(option, key, value):
+        if option is not None and of_calls and _is_set(option, value):
             raise _refusal(option, key, value)
 
 
@@ -400,10 +400,10 @@ def undone(options: Mapping[str, str]) -> list[str]:
     found = []
     for key, value in options.items():
         option = find_option(key)
-        if option is None or option.effect.stake != "upkeep" or not _asks(option, key, value):
+        if option is None or option.effect.stake != "upkeep" or not _is_set(option, value):
             continue
         master = option.effect.only_with
-        if not master or _asks(OPTIONS[master], master, TableOptions(options).text(master) or ""):
+        if not master or _is_set(OPTIONS[master], TableOptions(options).text(master) or ""):
             found.append(key)
     return found
 
@@ -457,8 +457,8 @@ def _refuse_marks(options: Mapping[str, str]) -> None:
         raise UnsupportedError(f"option '{key}' is not supported", option=key, value=",".join(foreign), remedy=remedy)
 
 
-def _asks(option: Option, key: str, value: str) -> bool:
-    """Whether a refused option is set to something other than what it is without being set."""
+def _is_set(option: Option, value: str) -> bool:
+    """Whether an option has a value other than its default."""
     text = value.strip().lower()
     if option.default is None:
         return text not in ("", "false")

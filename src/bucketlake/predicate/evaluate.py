@@ -213,30 +213,14 @@ class Bounds:
     typed: bool = True
 
 
-def may_match(
-    predicate: Predicate,
-    mins: Mapping[str, Any],
-    maxs: Mapping[str, Any],
-    null_counts: Mapping[str, int | None],
-    row_count: int,
-) -> bool:
-    """Whether a file with these statistics can hold a row for which the predicate is true; absent means unknown.
-
-    Values are those of literals (see `predicate/tree.py`). Never false for a file that holds a match.
-    """
-    columns = {
-        name: Bounds(
-            pa.array([mins.get(name)]), pa.array([maxs.get(name)]), pa.array([null_counts.get(name)], pa.int64()), False
-        )
-        for name in {*mins, *maxs, *null_counts}
-    }
-    return bool(may_match_all(predicate, columns, np.array([row_count]))[0])
-
-
 def may_match_all(
     predicate: Predicate, columns: Mapping[str, Bounds], row_counts: npt.NDArray[Any]
 ) -> npt.NDArray[np.bool_]:
-    """`may_match` for many files at once: one boolean a file. Columns that are not in the mapping are unknown."""
+    """Whether files with these statistics can hold a row for which the predicate is true: one boolean a file, never
+    false for one that holds a match. Columns that are not in the mapping are unknown.
+
+    Values are those of literals (see `predicate/tree.py`).
+    """
     files = len(row_counts)
     if isinstance(predicate, And):
         kept = np.ones(files, np.bool_)

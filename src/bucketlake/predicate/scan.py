@@ -225,7 +225,7 @@ class Words:
         length = 0
         for at in range(first, last):
             word = self.words[at]
-            if self._is_doubled(at, first):
+            if self._is_doubled(at):
                 dropped.add(self.partner[at])
                 continue
             if at in dropped:
@@ -241,7 +241,7 @@ class Words:
             length += len(gap) + len(text)
         return "".join(pieces), values, places
 
-    def _is_doubled(self, at: int, first: int) -> bool:
+    def _is_doubled(self, at: int) -> bool:
         """Whether this is the outer of two pairs of parentheses with nothing between them, and no call's."""
         if self.words[at].upper != "(" or self.words[at + 1].upper != "(":
             return False

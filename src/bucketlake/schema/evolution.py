@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.errors import ConflictError, InvalidError, UnsupportedError
 from bucketlake.lazy import pa, pc
 from bucketlake.types.arrow import canonical_array, list_offsets, pairs_of
 from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, arrow_field, arrow_type, type_text
@@ -38,10 +38,14 @@ class ReadColumn:
     cast: bool
 
 
-def read_mapping(file_fields: Sequence[DataField], read_fields: Sequence[DataField]) -> tuple[ReadColumn, ...]:
+def read_mapping(
+    file_fields: Sequence[DataField], read_fields: Sequence[DataField], *, newer: bool = False
+) -> tuple[ReadColumn, ...]:
     """Per column to read, where it is in a file with these columns: matched by id, so renames and moves do not matter.
+    `newer`: the file was written after the columns to read were asked for, under a schema that came since.
 
-    Raises: UnsupportedError naming the column if the types have no cast.
+    Raises: UnsupportedError naming the column if the types have no cast; ConflictError naming a column of a newer file
+    whose values may be none of the type to read.
     Spec: docs/spec/schema.md#reading-older-files
     """
     stored = {item.id: item for item in file_fields}
@@ -51,6 +55,14 @@ def read_mapping(file_fields: Sequence[DataField], read_fields: Sequence[DataFie
         cast = source is not None and not _same(source.type, wanted.type)
         if source is not None and cast and not _castable(source.type, wanted.type):
             raise _no_cast(wanted.name, source.type, wanted.type)
+        if source is not None and cast and newer and not _keeps(source.type, wanted.type):
+            raise ConflictError(
+                "a column has another type since the table was opened",
+                column=wanted.name,
+                stored=type_text(source.type),
+                known=type_text(wanted.type),
+                remedy="open the table again; a stream's query, start it again from a new read_stream",
+            )
         columns.append(ReadColumn(wanted, source, cast))
     return tuple(columns)
 
@@ -130,6 +142,25 @@ def _implicit(source: Root, target: Root) -> bool:
     if target is Root.FLOAT:
         return source in _NUMBER and source is not Root.DOUBLE
     return target in (Root.DATE, Root.TIME) and source is Root.TIMESTAMP
+
+
+def _keeps(source: DataType, target: DataType) -> bool:
+    """Whether every value of a type is one of the other, and stays what it is."""
+    a, b = source.root, target.root
+    if _same(source, target):
+        return True
+    if a is b is Root.ROW:
+        stored = {item.id: item.type for item in source.fields}
+        return all(item.id not in stored or _keeps(stored[item.id], item.type) for item in target.fields)
+    if a is b and source.element is not None and target.element is not None:
+        keys = source.key is None or target.key is None or _same(source.key, target.key)
+        return keys and _keeps(source.element, target.element)
+    if a is b is Root.DECIMAL:
+        scales, precisions = (source.scale or 0, target.scale or 0), (source.precision or 0, target.precision or 0)
+        return scales[0] <= scales[1] and precisions[0] - scales[0] <= precisions[1] - scales[1]
+    if a is b and a in (Root.VARCHAR, Root.VARBINARY):
+        return (source.length or 0) <= (target.length or 0)
+    return any(a in order and b in order and order.index(a) <= order.index(b) for order in (_WHOLE, _FLOAT))
 
 
 def _castable(source: DataType, target: DataType) -> bool:

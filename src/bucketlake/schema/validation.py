@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError, UnsupportedError, did_you_mean
+from bucketlake.options.merge import COMPUTING
 from bucketlake.options.options import TableOptions, refuse_options, written_formats
 from bucketlake.schema.blobs import check_blobs, refuse_blobs
 from bucketlake.schema.chain import check_chain
@@ -306,7 +307,7 @@ def aggregate_function(options: TableOptions, column: str) -> str | None:
 
 def _check_merge_engine(schema: TableSchema, options: TableOptions) -> None:
     engine = options.get("merge-engine")
-    if not schema.primary_keys or engine not in ("partial-update", "aggregation"):
+    if not schema.primary_keys or engine not in COMPUTING:
         return
     if engine == "partial-update":
         _check_sequence_groups(schema, options)

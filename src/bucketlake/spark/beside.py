@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bucketlake.errors import ConflictError
 from bucketlake.format.metadata.snapshot import Snapshot
-from bucketlake.ops.commit.outcome import has_moved
+from bucketlake.ops.table.retry import has_moved
 from bucketlake.ops.table.store import Store
 from bucketlake.values import dataclass
 

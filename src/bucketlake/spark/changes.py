@@ -45,7 +45,7 @@ from bucketlake.ops.table.partitions import partition_columns, partition_values
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.tree import Constant, Predicate, is_exact, to_spark_sql
 from bucketlake.schema.schema import KIND_FIELD, ROW_ID_FIELD, SEQUENCE_FIELD, BucketMode, TableSchema
-from bucketlake.spark import instants
+from bucketlake.spark import actions, instants
 from bucketlake.spark.beside import NOTHING, Beside
 from bucketlake.spark.cluster import parallelism
 from bucketlake.spark.maintain.compaction import after_no_change
@@ -240,7 +240,7 @@ def _under_keys(spark: SparkSession, table: Table, keys: Keys, base: Snapshot) -
     plan = table.planned(keys.prune, Selection(base))
     if plan.row_count <= reader.SMALL_ROWS and plan.size <= reader.SMALL_BYTES:
         return None
-    found = keys.read(names).limit(among.MOST_ROWS + 1).toArrow()
+    found = actions.to_arrow(keys.read(names).limit(among.MOST_ROWS + 1))
     if found.num_rows > among.MOST_ROWS:
         return None
     values = Among.of(schema.select(names), found).values

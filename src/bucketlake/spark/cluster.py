@@ -16,8 +16,9 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeGuard, TypeVar, cast
 from zlib import crc32
 
 import pyarrow as pa
@@ -27,9 +28,12 @@ from pyspark.sql import types as T
 
 from bucketlake.env.env import new_scratch_folder
 from bucketlake.env.local import LocalStorage
-from bucketlake.errors import UnsupportedError
+from bucketlake.errors import BucketlakeError, StorageError, UnsupportedError
 from bucketlake.ops.buckets.write_plan import MOST_TASKS
+from bucketlake.ops.table.made import discard
+from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store
+from bucketlake.spark.actions import to_arrow
 from bucketlake.spark.types import mapped, row_bytes
 from bucketlake.values import dataclass
 
@@ -129,8 +133,26 @@ def run_tasks(frame: DataFrame, action: Action) -> list[Any]:
         for value in action(batches):
             yield pa.record_batch({"value": pa.array([pickle.dumps(value)], pa.binary())})
 
-    table = mapped(frame, task, "value binary").toArrow()
+    table = to_arrow(mapped(frame, task, "value binary"))
     return [pickle.loads(value) for chunk in table.column("value").chunks for value in chunk.to_pylist()]
+
+
+def is_answer(error: BaseException) -> TypeGuard[BucketlakeError]:
+    """Whether a task answers with this error: one of ours, which another try would not mend. With those of the storage,
+    and all others, it fails, and Spark tries it again."""
+    return isinstance(error, BucketlakeError) and not isinstance(error, StorageError)
+
+
+def messages_of(store: Store, results: Sequence[Any]) -> list[CommitMessage]:
+    """The messages, and those of lists, among what tasks answered. The first error with which one answered is raised;
+    then no file of the others stays."""
+    lists = [result if isinstance(result, list) else [result] for result in results]
+    messages = [found for found in chain.from_iterable(lists) if isinstance(found, CommitMessage)]
+    failed = next((result for result in results if isinstance(result, BucketlakeError)), None)
+    if failed is not None:
+        discard(store, messages)
+        raise failed
+    return messages
 
 
 def run_values(spark: SparkSession, values: Sequence[Any], action: Action) -> list[Any]:

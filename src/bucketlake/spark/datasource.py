@@ -19,6 +19,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.datasource import (
@@ -31,20 +32,21 @@ from pyspark.sql.datasource import (
 )
 
 from bucketlake.catalog import DEFAULT_DATABASE, open_catalog, open_named, parse_name
-from bucketlake.catalogs.names import Identifier, name_of_folder
+from bucketlake.catalogs.names import Identifier, name_of_folder, written
 from bucketlake.env.object_store import STORAGE_PREFIXES, open_env
 from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.ops.buckets.postpone import counts_rows
 from bucketlake.ops.cluster.order import write_order
 from bucketlake.ops.cluster.rows import incoming_in_order
-from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.scan.chain import refuse_stream
 from bucketlake.ops.scan.scan import Plan
 from bucketlake.ops.scan.select import one_place
 from bucketlake.ops.scan.system_tables import AUDIT_LOG, RowView, read_view
 from bucketlake.ops.stream.limits import LIMITS, Limits
 from bucketlake.ops.system.model import SystemTable
+from bucketlake.ops.table.made import discard
 from bucketlake.ops.table.messages import CommitMessage, Split, WriteTask
+from bucketlake.ops.table.retry import on_newest
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write, refuse_plain_append
 from bucketlake.ops.write.staging import stage, staged, unstage
@@ -61,7 +63,6 @@ from bucketlake.spark.instants import refuse_stored
 from bucketlake.spark.read.stream_reader import Rows, StreamReader
 from bucketlake.spark.types import field_types, require_columns, spark_batch, spark_schema, spark_type
 from bucketlake.spark.write.replacing import replaced_partition
-from bucketlake.spark.write.tasks import discard
 from bucketlake.table import Table
 from bucketlake.types.instants import LEGACY_TIMESTAMPS
 from bucketlake.types.model import DataField
@@ -86,7 +87,7 @@ def register(spark: SparkSession, warehouse: str | None = None, options: Mapping
     given by name, `options`: as for `open`."""
     ensure_package(spark)
     place = {"warehouse": warehouse, "catalog_options": dict(options or {})}
-    spark.dataSource.register(BucketlakeSource if warehouse is None else type("LakeSource", (BucketlakeSource,), place))
+    _made_known(spark, BucketlakeSource if warehouse is None else type("LakeSource", (BucketlakeSource,), place))
 
 
 def source_of(spark: SparkSession, table: Table) -> str:
@@ -95,8 +96,29 @@ def source_of(spark: SparkSession, table: Table) -> str:
     ensure_package(spark)
     name = f"{FORMAT}_{uuid5(NAMESPACE_URL, table.path).hex}"
     told = {"handle": table, "at_once": parallelism(spark), "name": classmethod(lambda cls: name)}
-    spark.dataSource.register(type("TableSource", (BucketlakeSource,), told))
+    _made_known(spark, type("TableSource", (BucketlakeSource,), told))
     return name
+
+
+def _made_known(spark: SparkSession, source: type[DataSource]) -> None:
+    """Register a format with a session. Spark refuses a name that the active session knows and this one does not: then
+    this one is active for as long as it takes."""
+    try:
+        spark.dataSource.register(source)
+        return
+    except AnalysisException as error:
+        active = SparkSession.getActiveSession()
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS" or active is None:
+            raise
+    try:
+        _activate(spark)
+        spark.dataSource.register(source)
+    finally:
+        _activate(active)
+
+
+def _activate(spark: SparkSession) -> None:
+    spark.createDataFrame([], "nothing int")  # what PySpark's public calls do so by
 
 
 class _Brief:
@@ -204,7 +226,8 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
         store = table.store
         if not overwrite:
             refuse_plain_append(store)
-        template = prepare_write(store, store.latest_snapshot(), MOST_TASKS, new_commit_user(store), overwrite)
+        user = new_commit_user(store)
+        template = on_newest(store, lambda: prepare_write(store, store.latest_snapshot(), MOST_TASKS, user, overwrite))
         mode = "append" if not overwrite else "overwrite" if where is None else "overwrite static"
         assigns = store.schema.bucket_mode in (BucketMode.DYNAMIC, BucketMode.KEY_DYNAMIC)
         sources = _sources(schema, store.schema.fields)
@@ -265,7 +288,7 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
             raise InvalidError("no such catalog", catalog=catalog, remedy=f"use {' or '.join(CATALOG_NAMES)}")
         placed = name_of_folder(path or "")
         database = self.options.get("database") or (placed.database if placed is not None else DEFAULT_DATABASE)
-        table = table or (placed.text.partition(".")[2] if placed is not None else None)
+        table = table or (written(placed.object) if placed is not None else None)
         return None if table is None else parse_name(table, database)
 
     def _where(self, table: Table) -> Predicate | None:

@@ -22,6 +22,7 @@ from bucketlake.errors import UnsupportedError
 from bucketlake.options.options import TableOptions
 from bucketlake.options.session import PREFIXES
 from bucketlake.predicate.tree import Predicate, without
+from bucketlake.spark import actions
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.settings import setting_of
 from bucketlake.spark.types import as_nullable, char_columns, field_types, quoted, spark_schema, spark_type
@@ -130,7 +131,7 @@ def refuse_skipped(spark: SparkSession, schema: TableSchema, rows: Callable[[], 
     lost = reduce(
         lambda left, right: left | right, [_is_skipped(F.col(quoted(item.name)), item.type) for item in items]
     )
-    if rows().where(lost).limit(1).count():
+    if actions.count(rows().where(lost).limit(1)):
         raise UnsupportedError(
             "rows with local times that the session's zone skips, where clocks go forward, cannot be written again as "
             "instants of it",

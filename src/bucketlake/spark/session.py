@@ -27,13 +27,14 @@ from bucketlake.spark import instants
 from bucketlake.spark.cluster import memory_bytes, use_this_python
 from bucketlake.spark.daemon import daemon_settings
 from bucketlake.spark.datasource import register
+from bucketlake.spark.handed import frame_of
 from bucketlake.spark.java import ensure_java
 from bucketlake.spark.maintainer import maintain_lake
 from bucketlake.spark.merge.builder import MergeBuilder
 from bucketlake.spark.quiet import announce, is_interactive, quiet_java, quiet_queries, quiet_settings
 from bucketlake.spark.raised import told_as_ours
 from bucketlake.spark.settings import LISTED, require_running, settings_of
-from bucketlake.spark.table import LakeTable, require_frame
+from bucketlake.spark.table import LakeTable
 from bucketlake.values import dataclass
 
 SqlRunner = Callable[["Lake", str, Any, Mapping[str, Any]], DataFrame]
@@ -125,20 +126,21 @@ class Lake:
         """The rows of a table, branch or system table as of now, with the session's options (`spark.paimon.…`) as SQL
         has them; `scan_options` go before these."""
         found = parse_name(name, self.current_database)
-        names = (found.text.partition(".")[2], found.table)
+        names = (found.object, found.table)
         options = options_of(settings_of(self.spark), found.database, names)
         return self.table(name).read(**{**options, **option_keys(scan_options)})
 
     def write_table(
         self,
-        frame: DataFrame,
+        frame: Any,
         name: str,
         mode: str = "append",
         partition_by: str | Sequence[str] = (),
         by_position: bool = False,
         **options: Any,
     ) -> Snapshot | None:
-        """Write a DataFrame's rows to a table, which is made for them where there is none; the new snapshot.
+        """Write a DataFrame's rows, or those of this process (pandas, polars, Arrow, dicts), to a table, which is made
+        for them where there is none; the new snapshot.
 
         `mode`: "append"; "overwrite": all rows, with `replace_where="dt = '…'"` those of a partition, and where the
         session overwrites dynamically the partitions that rows are in, as always with "overwrite_partitions"; "error"
@@ -147,10 +149,10 @@ class Lake:
         `comment`), else of the write (`write_merge_schema=True`). Columns are matched by name, or `by_position`.
         Spec: docs/dataframes.md
         """
-        require_frame(frame)
+        rows = frame_of(self.spark, frame)
         columns = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
         with told_as_ours():
-            return self._fronted.save(self, frame, Saving(name, mode, columns, by_position, options))
+            return self._fronted.save(self, rows, Saving(name, mode, columns, by_position, options))
 
     def maintain(
         self,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, StorageError, UnsupportedError
+from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, UnsupportedError
 from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lazy import pc
@@ -42,12 +42,22 @@ from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.rows.roll import TARGET_APPEND, Roller
 from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.scan.scan import Plan
-from bucketlake.ops.table.made import remove_files
+from bucketlake.ops.table.made import all_or_nothing, discard, remove_files
 from bucketlake.ops.table.messages import CommitMessage, Split, WriteTask
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user
 from bucketlake.schema.schema import BucketMode
-from bucketlake.spark.cluster import ensure_package, made_of, pack, parallelism, roomy, run_values, unpickled
+from bucketlake.spark.cluster import (
+    ensure_package,
+    is_answer,
+    made_of,
+    messages_of,
+    pack,
+    parallelism,
+    roomy,
+    run_values,
+    unpickled,
+)
 from bucketlake.spark.maintain.compaction import Request, partition_filter
 from bucketlake.spark.maintain.jobs import DRIVER_BYTES
 from bucketlake.spark.read import reader
@@ -63,7 +73,6 @@ from bucketlake.spark.write.ordered import (
     sample,
     written,
 )
-from bucketlake.spark.write.tasks import discard
 from bucketlake.types.model import DataField, DataType, Root, arrow_type
 from bucketlake.values import dataclass
 
@@ -282,13 +291,14 @@ class _Sorting:
         for part in chain.from_iterable(unpickled(batches)):
             roller = Roller(self.store, part.unit.partition, part.unit.bucket)
             try:
-                yield part, sort_files(roomy(self.store), part.unit, part.files, self.order, roller)
-            except BaseException as error:
-                roller.abort()
-                if not isinstance(error, BucketlakeError) or isinstance(error, StorageError):
-                    raise  # Spark tries again
+                with all_or_nothing([roller]):
+                    files = sort_files(roomy(self.store), part.unit, part.files, self.order, roller)
+            except BucketlakeError as error:
+                if not is_answer(error):
+                    raise
                 yield error
                 return
+            yield part, files
 
 
 def _apart(
@@ -335,8 +345,8 @@ class _Partitions:
                 done += keyed.sort_partition(roomy(self.store), unit, self.order)
         except BaseException as error:
             discard(self.store, done)
-            if not isinstance(error, BucketlakeError) or isinstance(error, StorageError):
-                raise  # Spark tries again
+            if not is_answer(error):
+                raise
             yield error
             return
         yield from done
@@ -354,13 +364,7 @@ def _whole(
     if not units:
         return []
     ensure_package(spark)
-    results = run_values(spark, pack(units, parallelism(spark) * 4), _Partitions(store, order))
-    messages = [result for result in results if isinstance(result, CommitMessage)]
-    for result in results:
-        if isinstance(result, BucketlakeError):
-            discard(store, messages)
-            raise result
-    return messages
+    return messages_of(store, run_values(spark, pack(units, parallelism(spark) * 4), _Partitions(store, order)))
 
 
 def partition_sorter(spark: SparkSession) -> keyed.KeyedRun:

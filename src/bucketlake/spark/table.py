@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from bucketlake.catalogs.names import last_part
 from bucketlake.errors import InvalidError, UnsupportedError, no_attribute
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.check.fsck import Run
@@ -34,6 +35,7 @@ from bucketlake.shown import OF_OTHERS
 from bucketlake.spark import changes, instants, sort_compaction
 from bucketlake.spark.column_text import condition_text
 from bucketlake.spark.datasource import READ_CHANGELOG
+from bucketlake.spark.handed import frame_of
 from bucketlake.spark.maintain import checks, compaction, jobs, orphans
 from bucketlake.spark.merge.builder import Expression, MergeBuilder
 from bucketlake.spark.raised import told_as_ours
@@ -126,13 +128,14 @@ class LakeTable(Streams):
 
     def write(
         self,
-        frame: DataFrame,
+        frame: Any,
         mode: str = "append",
         partition: Mapping[str, Any] | None = None,
         progress: Callable[[str], None] | None = None,
         **options: Any,
     ) -> Snapshot | None:
-        """Write a DataFrame's rows as one commit and return its snapshot, None where there was nothing to commit.
+        """Write a DataFrame's rows, or those of this process (pandas, polars, Arrow, dicts), as one commit and return
+        its snapshot, None where there was nothing to commit.
 
         Columns are matched by name, those of rows in them too; missing ones are null or their default. Primary-key
         tables upsert. `mode`: "append", or "overwrite", which replaces the `partition` given (column → value), else, in
@@ -141,14 +144,14 @@ class LakeTable(Streams):
         decides instead of the table's option, and with `dynamic` just those partitions of a `partition` that names some
         of the columns are replaced that the rows are in. `progress` is told each step.
         """
-        require_frame(frame)
         self.table.store.check_holds(None)  # before rows are asked for
+        rows = frame_of(self.spark, frame)
         dynamic = None
         if mode == "overwrite":
             dynamic = writer.overwrites_dynamically(self.spark, self.table, partition, options)
         request = writer.WriteRequest(mode, partition, progress, dynamic=dynamic, evolves=True)
         with told_as_ours():
-            return writer.write(self.spark, self.table.with_options(options), frame, request)
+            return writer.write(self.spark, self.table.with_options(options), rows, request)
 
     def write_stream(
         self,
@@ -247,9 +250,10 @@ class LakeTable(Streams):
             return changes.update(self.spark, self.table.with_options(options), assignments, condition_text(where))
 
     def merge(
-        self, source: DataFrame, on: Expression, alias: str | None = None, source_alias: str = "source"
+        self, source: Any, on: Expression, alias: str | None = None, source_alias: str = "source"
     ) -> MergeBuilder:
-        """A MERGE of a DataFrame's rows into this table, to be said by clauses and done by `.merge()`.
+        """A MERGE of a DataFrame's rows, or those of this process, into this table, to be said by clauses and done by
+        `.merge()`.
 
         `on`: which rows match, SQL text or a Column. Columns are qualified by `alias`, by default the table's last
         name, and `source_alias`: `t.merge(df, "t.id = source.id").whenMatched().updateAll().merge()`.
@@ -260,7 +264,7 @@ class LakeTable(Streams):
                 "this handle was made without SQL", remedy="take the table from bucketlake.connect()"
             )
         run = partial(self.merger, self)
-        return MergeBuilder(source, on, alias or self.name.rpartition(".")[2], source_alias, run)
+        return MergeBuilder(frame_of(self.spark, source), on, alias or last_part(self.name), source_alias, run)
 
     def compact(
         self,
@@ -412,15 +416,3 @@ def _as_changes(table: Table, options: dict[str, Any]) -> Table:
     if table.view is not None:
         raise InvalidError("read.changelog goes with a table, not with a system table", table=table.name)
     return replace(table, view=RowView(AUDIT_LOG))
-
-
-def require_frame(frame: Any) -> None:
-    """InvalidError for rows that are no DataFrame of Spark's, or one of a session that was stopped."""
-    if not isinstance(frame, DataFrame):
-        raise InvalidError(
-            "not a DataFrame of Spark's",
-            type=f"{type(frame).__module__}.{type(frame).__qualname__}",
-            remedy="lake.spark.createDataFrame(rows) makes one of pandas, Arrow or Python's rows, and "
-            "lake.catalog.table(…).write_arrow(rows) writes them without Spark",
-        )
-    require_running(frame.sparkSession)

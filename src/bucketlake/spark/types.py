@@ -21,6 +21,7 @@ from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.data.layout import map_leaves
 from bucketlake.lazy import pc
 from bucketlake.schema.default import default_scalar
+from bucketlake.spark.actions import to_arrow
 from bucketlake.spark.assignment import Rules, check_assignment, matched, members, widens
 from bucketlake.types.arrow import filled_table, variant_type
 from bucketlake.types.instants import as_instants
@@ -372,8 +373,8 @@ def collected(frame: DataFrame) -> pa.Table:
     """The frame's rows in the driver. VARIANT comes as its parts: PySpark's own way fails for those that are null."""
     parted = T.StructType([T.StructField(f.name, _parted(f.dataType), True) for f in frame.schema.fields])
     if parted == as_nullable(frame.schema):
-        return frame.toArrow()
-    rows = mapped(frame, _unmarked, parted).toArrow()
+        return to_arrow(frame)
+    rows = to_arrow(mapped(frame, _unmarked, parted))
     kinds = [table_type(item.dataType, item.name) for item in frame.schema.fields]
     columns = [
         pa.chunked_array([map_leaves(chunk, kind, _marked) for chunk in column.chunks]) if column.num_chunks else column
@@ -440,17 +441,18 @@ def spark_table(rows: pa.Table, fields: Sequence[DataField]) -> pa.Table:
 
 def _in_microseconds(array: pa.Array, t: DataType) -> pa.Array:
     """Nanoseconds rounded down, as Paimon's connector hands them to Spark; a cast would round them towards 1970."""
-    return map_leaves(array, t, _rounded_down) if _is_finer(t) else array
+    return map_leaves(array, t, _rounded_down) if is_finer(t) else array
 
 
-def _is_finer(t: DataType) -> bool:
+def is_finer(t: DataType) -> bool:
+    """Whether values are, or hold, times finer than a microsecond."""
     if t.root in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ):
         return (t.precision or 0) > MICROSECONDS
-    return any(map(_is_finer, t.parts))
+    return any(map(is_finer, t.parts))
 
 
 def _rounded_down(array: pa.Array, t: DataType) -> pa.Array:
-    if t.root not in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ) or not _is_finer(t):
+    if t.root not in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ) or not is_finer(t):
         return array
     values = np.floor_divide(array.cast(pa.int64()).fill_null(0).to_numpy(), 1000)
     return pa.array(values, mask=np.asarray(array.is_null())).cast(pa.timestamp("us", array.type.tz))

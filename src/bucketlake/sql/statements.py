@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import PySparkException
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
+from bucketlake.spark.handed import given_to
 from bucketlake.spark.raised import interrupts_stay
 from bucketlake.spark.settings import settings_stay, substituted
 from bucketlake.sql.procedures import call
@@ -64,7 +65,8 @@ def run(lake: Lake, statement: str, args: Any = None, given: Mapping[str, Any] |
     try:
         mark = lake.catalog.env.clock.new_uuid().replace("-", "") if given else ""
         with settings_stay(), interrupts_stay():
-            result = _run(lake, text, args, read_braces(text, given, mark) if given else None)
+            told = given_to(lake.spark, given, mark) if given else {}
+            result = _run(lake, text, args, read_braces(text, told, mark) if given else None)
     except PySparkException as error:
         found = retold(error, text, unknown.meant_function(lake, error))
         if found is None:

@@ -13,7 +13,7 @@ from decimal import Decimal
 from functools import cache
 
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.lazy import pa, pc
+from bucketlake.lazy import np, npt, pa, pc
 
 _MILLIS_OF_DAY = 86_400_000
 _OF_VARIANT = {b"variant": b"true"}  # as Spark marks them, so that they are VARIANT there too
@@ -69,7 +69,9 @@ def _plain(array: pa.Array) -> pa.Array:
     kind = array.type
     kinds = pa.types
     if kinds.is_run_end_encoded(kind):
-        return _plain(pc.run_end_decode(array))
+        own = array.values
+        values = _plain(own)
+        return pc.run_end_decode(array) if values is own else values.take(_runs(array))
     if kinds.is_dictionary(kind):
         return _plain(array.dictionary).take(array.indices)  # dictionaries of views do not decode
     if kinds.is_string_view(kind) or kinds.is_large_string(kind):
@@ -77,6 +79,13 @@ def _plain(array: pa.Array) -> pa.Array:
     if kinds.is_binary_view(kind) or kinds.is_large_binary(kind) or kinds.is_fixed_size_binary(kind):
         return array.cast(pa.binary())
     return array
+
+
+def _runs(array: pa.Array) -> pa.Array:
+    """The run of each entry of a run-end encoded array, whose values may be of a layout that does not decode."""
+    places = pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int32()), len(array.run_ends)), start=-1)
+    runs = pa.RunEndEncodedArray.from_arrays(array.run_ends, places)
+    return pc.run_end_decode(runs.slice(array.offset, len(array)))
 
 
 def _convert(array: pa.Array, target: pa.DataType, column: str, trusted: bool) -> pa.Array:
@@ -187,6 +196,18 @@ def list_offsets(array: pa.Array) -> pa.Array:
     return pa.concat_arrays([pa.array([0], pa.int32()), ends])
 
 
+def binary_bounds(array: pa.Array) -> npt.NDArray[np.int64]:
+    """Where each of some large binaries begins in their buffer, and where the last one ends: one entry more than there
+    are values."""
+    return np.frombuffer(array.buffers()[1] or bytes(8), np.int64)[array.offset : array.offset + len(array) + 1]
+
+
+def binary_content(array: pa.Array) -> memoryview:
+    """The bytes of some large binaries, from the first to the last, over the same memory."""
+    bounds = binary_bounds(array)
+    return memoryview(array.buffers()[2] or b"")[int(bounds[0]) : int(bounds[-1])]
+
+
 def pairs_of(array: pa.MapArray) -> pa.ListArray:
     """The maps as lists of pairs (key, value), over the same memory. A cast would refuse values that are null rows with
     NOT NULL members, whose members hold nulls that nobody sees."""
@@ -272,6 +293,17 @@ def _some(member: pa.Array, item: pa.Field) -> pa.Array:
     return pc.fill_null(member, zero.cast(kind))
 
 
+def _no_member(given: pa.StructType, target: pa.StructType, column: str, name: str) -> InvalidError:
+    """Why a row has no one member of this name."""
+    names = [member.name for member in given]
+    if name in names:
+        remedy = "give every member its own name"
+        return InvalidError("members that occur more than once", members=[f"{column}.{name}"], remedy=remedy)
+    others = [other for other in names if target.get_field_index(other) < 0]
+    remedy = f"members of the rows: {', '.join(names)}" if others else "give every member, null where there is none"
+    return InvalidError("member of a ROW column is missing", column=f"{column}.{name}", remedy=remedy)
+
+
 def _struct(array: pa.Array, target: pa.DataType, column: str, trusted: bool) -> pa.Array:
     if not pa.types.is_struct(array.type):
         raise _misfit(array, target, column, None)
@@ -286,7 +318,7 @@ def _struct(array: pa.Array, target: pa.DataType, column: str, trusted: bool) ->
         member = target.field(i)
         index = array.type.get_field_index(member.name)
         if index < 0:
-            raise InvalidError("member of a ROW column is missing", column=f"{column}.{member.name}")
+            raise _no_member(array.type, target, column, member.name)
         name = f"{column}.{member.name}"
         child = canonical_array(array.field(index), member.with_nullable(True), name, trusted=trusted)
         if not member.nullable and child.null_count:

@@ -68,8 +68,8 @@ def _files(runner: Runner, name: str) -> int:
 
 
 def _system(name: str, kind: str) -> str:
-    parts = name.replace("`", "").split(".")
-    return ".".join(f"`{part}`" for part in [*parts[:-1], f"{parts[-1]}${kind}"])
+    table = _quoted(name)
+    return f"{table[:-1]}${kind}`" if table.endswith("`") else f"{table}${kind}"
 
 
 def _needed(given: str, what: str) -> str:

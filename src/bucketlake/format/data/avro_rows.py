@@ -24,7 +24,7 @@ import pyarrow as pa
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.varints import encoded, zigzag
 from bucketlake.lazy import pc
-from bucketlake.types.arrow import list_offsets, pairs_of
+from bucketlake.types.arrow import binary_bounds, binary_content, list_offsets, pairs_of
 from bucketlake.types.model import DataField, DataType, Root, type_text
 
 _NULL, _SOME, _END = b"\x00", b"\x02", b"\x00"
@@ -41,7 +41,7 @@ def encoded_rows(batch: pa.RecordBatch, fields: Sequence[DataField]) -> bytes:
     Raises: InvalidError for null where a type is NOT NULL, UnsupportedError for types that have no encoding here.
     """
     parts = [part for i, item in enumerate(fields) for part in _value(batch.column(i), item.type)]
-    return _content(_joined(parts, batch.num_rows))
+    return bytes(binary_content(_joined(parts, batch.num_rows)))
 
 
 def _value(array: pa.Array, t: DataType, inside: pa.Array | None = None) -> list[_Part]:
@@ -94,7 +94,7 @@ def _list(lists: pa.Array, items: pa.Array) -> list[_Part]:
     """Lists, whose `items` are encoded: a block if there are any, and the end."""
     offsets = list_offsets(lists)
     counts = np.diff(offsets.to_numpy())
-    ends = _offsets(items)[offsets.to_numpy()]
+    ends = binary_bounds(items)[offsets.to_numpy()]
     content = pa.Array.from_buffers(pa.large_binary(), len(lists), [None, pa.py_buffer(ends), items.buffers()[2]])
     some = pa.array(counts > 0)
     return [
@@ -121,15 +121,6 @@ def _joined(parts: Sequence[_Part], rows: int) -> pa.Array:
     if all(isinstance(part, pa.Scalar) for part in parts):
         return pa.repeat(_mark(b"".join(part.as_py() for part in parts)), rows)
     return pc.binary_join_element_wise(*parts, _mark(b""), null_handling="replace", null_replacement=b"")
-
-
-def _offsets(array: pa.Array) -> npt.NDArray[np.int64]:
-    return np.frombuffer(array.buffers()[1] or bytes(8), np.int64)[array.offset : array.offset + len(array) + 1]
-
-
-def _content(array: pa.Array) -> bytes:
-    bounds, data = _offsets(array), array.buffers()[2]
-    return b"" if data is None else bytes(data.slice(int(bounds[0]), int(bounds[-1] - bounds[0])).to_pybytes())
 
 
 def _fixed(array: pa.Array, kind: np.dtype[np.generic]) -> pa.Array:

@@ -32,6 +32,7 @@ from bucketlake.format.data.blob_elements import fixed, opened
 from bucketlake.format.guard import check_size, decoding
 from bucketlake.format.varints import packed, unpacked
 from bucketlake.lazy import np, npt, pa, pc
+from bucketlake.types.arrow import binary_bounds, binary_content
 from bucketlake.types.model import DataType, Root
 
 __all__ = [
@@ -88,12 +89,12 @@ def encoded(*parts: pa.Array) -> tuple[memoryview, Lengths]:
     ends = fixed(lengths.astype("<i8"))
     summed = pc.binary_join_element_wise(magic, *wide, ends, nothing)
     records = pc.binary_join_element_wise(summed, fixed(_sums(summed)), nothing)
-    return _bytes_of(records), lengths
+    return binary_content(records), lengths
 
 
 def _sums(parts: pa.Array) -> npt.NDArray[np.uint32]:
     """CRC-32 of each part; of nulls that of nothing."""
-    offsets = np.frombuffer(parts.buffers()[1], np.int64, len(parts) + 1, 8 * parts.offset)
+    offsets = binary_bounds(parts)
     view = memoryview(parts.buffers()[2] or b"")
     return np.fromiter(_crcs(view, offsets[:-1], offsets[1:]), np.uint32, len(parts))
 
@@ -102,12 +103,6 @@ def _crcs(view: memoryview, starts: Lengths, ends: Lengths, seeds: npt.NDArray[n
     """CRC-32 of parts of a buffer; `map` keeps the loop in C, and each call runs over a whole value."""
     parts = map(view.__getitem__, map(slice, starts.tolist(), ends.tolist()))
     return map(zlib.crc32, parts, repeat(0) if seeds is None else seeds.tolist())
-
-
-def _bytes_of(records: pa.Array) -> memoryview:
-    """What lies between the first record's begin and the last one's end."""
-    offsets = np.frombuffer(records.buffers()[1], np.int64, len(records) + 1, 8 * records.offset)
-    return memoryview(records.buffers()[2] or b"")[int(offsets[0]) : int(offsets[-1])]
 
 
 class Record:

@@ -23,7 +23,7 @@ from typing import Any
 from bucketlake.errors import CorruptError, UnsupportedError
 from bucketlake.format.varints import packed, unpacked
 from bucketlake.lazy import np, npt, pa, pc
-from bucketlake.types.arrow import list_offsets
+from bucketlake.types.arrow import binary_bounds, list_offsets
 from bucketlake.types.model import DataType, Root, arrow_type, type_text
 from bucketlake.values import dataclass
 
@@ -136,18 +136,13 @@ def _contiguous(values: pa.Array) -> tuple[pa.Array, Numbers, Numbers, memoryvie
     """Binary values that lie one after the other, nulls without bytes: where each starts in the buffer, one more than
     there are; their lengths, -1 for nulls."""
     wide = values.cast(pa.large_binary())
-    starts = _offsets(wide)
+    starts = binary_bounds(wide)
     missing = wide.is_null().to_numpy(zero_copy_only=False)
     if wide.null_count and np.diff(starts)[missing].any():
         wide = pc.fill_null(wide, b"")
-        starts = _offsets(wide)
+        starts = binary_bounds(wide)
     lengths = np.where(missing, _NULL, np.diff(starts))
     return values, starts, lengths, memoryview(wide.buffers()[2] or b"")
-
-
-def _offsets(wide: pa.Array) -> Numbers:
-    found: Numbers = np.frombuffer(wide.buffers()[1], np.int64, len(wide) + 1, 8 * wide.offset)
-    return found
 
 
 def _sliced(data: memoryview, places: Numbers) -> pa.Array:
@@ -162,7 +157,7 @@ def _indexes(lengths: Numbers, bounds: Numbers) -> pa.Array:
 
 
 def _sizes(parts: pa.Array) -> Numbers:
-    return np.diff(_offsets(parts))
+    return np.diff(binary_bounds(parts))
 
 
 def _key_bytes(keys: pa.Array, kind: DataType) -> pa.Array:

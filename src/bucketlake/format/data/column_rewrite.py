@@ -70,7 +70,7 @@ def replace_columns(
         except BaseException:
             with suppress(Exception):
                 out.close()
-            storage.delete(path)
+            storage.delete_all([path])
             raise
         told = iter(footer_stats(metadata, [item for item in replacement.fields if item.name in columns.told]))
         other = iter(found.collector.result())

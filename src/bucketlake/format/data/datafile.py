@@ -40,8 +40,6 @@ __all__ = [
     "WrittenFile",
     "file_format",
     "format_of",
-    "read_data_file",
-    "read_numbered",
     "read_recorded",
     "stats_from_parquet_footer",
 ]
@@ -266,47 +264,14 @@ class DataFileWriter:
         return [next(found) if item.name in self._sink.told else None for item in self._fields]
 
     def abort(self) -> None:
-        """Remove what was written; harmless after `close`."""
+        """Remove what was written, best effort; harmless after `close`."""
         sink: _Sink | None = getattr(self, "_sink", None)
         with suppress(Exception):
             if sink is not None:  # else the library's own finalizer writes to a closed file
                 sink.close()
         with suppress(Exception):
             self._raw.close()
-        self._storage.delete(self.path)
-
-
-def read_data_file(
-    storage: Storage,
-    path: str,
-    format: str,
-    fields: Sequence[DataField],
-    columns: Sequence[str] | None = None,
-    *,
-    row_filter: Predicate | None = None,
-) -> Iterator[pa.RecordBatch]:
-    """The rows of a file in batches of bounded size, `columns` in their order (all of `fields` by default).
-
-    `fields`: the columns that the file was written with. Rows that `row_filter` (names as in the file) is not true for
-    may be left out, group-wise; the caller still filters.
-    Raises: NotFoundError, CorruptError, StorageError, UnsupportedError naming the path.
-    Spec: docs/spec/datafile.md#reading
-    """
-    found = read_numbered(storage, path, format, fields, columns, row_filter=row_filter)
-    return (batch for _, batch in found)
-
-
-def read_numbered(
-    storage: Storage,
-    path: str,
-    format: str,
-    fields: Sequence[DataField],
-    columns: Sequence[str] | None = None,
-    *,
-    row_filter: Predicate | None = None,
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """As `read_data_file`, each batch with the position in the file of its first row, counted from 0."""
-    return read_recorded(storage, Recorded(path, format), fields, columns, row_filter)
+        self._storage.delete_all([self.path])
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,8 +294,15 @@ def read_recorded(
     row_filter: Predicate | None = None,
     left_out: Mask | None = None,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """As `read_numbered`; of rows `left_out` some may be missing. CorruptError where the file is not as long as
-    recorded or has other rows: before the first batch, of avro files after the last."""
+    """The rows of a file in batches of bounded size, each with the position in the file of its first row, counted
+    from 0; `columns` in their order (all of `fields` by default).
+
+    `fields`: the columns that the file was written with. Rows that `row_filter` (names as in the file) is not true for
+    may be left out, group-wise, and some of the rows `left_out`; the caller still filters.
+    Raises: NotFoundError, StorageError, UnsupportedError naming the path; CorruptError also where the file is not as
+    long as recorded or has other rows: before the first batch, of avro files after the last.
+    Spec: docs/spec/datafile.md#reading
+    """
     by_name = {item.name: item for item in fields}
     wanted = [by_name[name] for name in columns] if columns is not None else list(fields)
     read = wanted or list(fields[:1])

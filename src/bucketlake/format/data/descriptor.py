@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.lazy import np, npt, pa, pc
+from bucketlake.types.arrow import binary_content
 
 Numbers = npt.NDArray["np.int64"]
 Mask = npt.NDArray["np.bool_"]
@@ -98,10 +99,7 @@ def parsed(values: pa.Array) -> tuple[pa.Array, Numbers, Numbers]:
 
 def _numbers(parts: pa.Array, kind: str) -> npt.NDArray[np.int64]:
     """Numbers of fixed width that lie in the values of an array, one after the other."""
-    wide = parts.cast(pa.large_binary())
-    offsets = np.frombuffer(wide.buffers()[1], np.int64, len(wide) + 1, 8 * wide.offset)
-    data = memoryview(wide.buffers()[2] or b"")[int(offsets[0]) : int(offsets[-1])]
-    return np.frombuffer(data, kind).astype(np.int64)
+    return np.frombuffer(binary_content(parts.cast(pa.large_binary())), kind).astype(np.int64)
 
 
 def of_files(paths: pa.Array) -> pa.Array:

@@ -27,8 +27,6 @@ from bucketlake.format.index.blocks import TRAILER, Handle, Parts, Unselective, 
 from bucketlake.format.index.btree import Blocks
 from bucketlake.format.index.sorted_keys import (
     binaries,
-    bounds_of,
-    content,
     cuts,
     joined,
     place_of,
@@ -40,6 +38,7 @@ from bucketlake.format.index.sorted_keys import (
 from bucketlake.format.index.spans import EVERY, Place, Span, Within
 from bucketlake.format.roaring import serialize_bitmap, serialize_bitmaps
 from bucketlake.lazy import np, npt, pa
+from bucketlake.types.arrow import binary_bounds, binary_content
 from bucketlake.types.model import DataType
 from bucketlake.values import dataclass
 
@@ -71,12 +70,12 @@ def encode_bitmap(
     sizes = np.diff(bounds) + len(_ONE_PART)
     begin = len(of_nulls) + len(others)
     ends = begin + np.cumsum(sizes)
-    parts = [of_nulls, others, content(bitmaps, 0, len(keys)) if len(keys) else b""]
+    parts = [of_nulls, others, bytes(binary_content(bitmaps)) if len(keys) else b""]
     entries = _listed(keys, ends - sizes, sizes)
     end = begin + int(sizes.sum())
     firsts, handles = [], []
     for first, last in _cuts(entries, blocks):
-        body = varints(np.array([last - first], np.int64))[0].as_py() + content(entries, first, last)
+        body = varints(np.array([last - first], np.int64))[0].as_py() + bytes(binary_content(entries[first:last]))
         stored = block_of(body, blocks.codec, blocks.level)
         firsts.append(keys[first].as_py())
         handles.append((end, len(stored) - TRAILER.size))
@@ -84,7 +83,7 @@ def encode_bitmap(
         end += len(stored)
     where = np.array(handles, np.int64).reshape(-1, 2)
     listed = _listed(pa.array(firsts, pa.large_binary()), where[:, 0], where[:, 1])
-    body = varints(np.array([len(firsts)], np.int64))[0].as_py() + content(listed, 0, len(listed))
+    body = varints(np.array([len(firsts)], np.int64))[0].as_py() + bytes(binary_content(listed))
     index = block_of(body, blocks.codec, blocks.level)
     before = b"".join(parts)
     at = len(of_nulls)
@@ -105,7 +104,7 @@ def _cuts(entries: pa.Array, blocks: Blocks) -> Iterator[tuple[int, int]]:
     """The keys of each dictionary."""
     if len(entries) <= ALONE:
         return iter([(place, place + 1) for place in range(len(entries))])
-    return iter(cuts(np.diff(bounds_of(entries)), blocks.size))
+    return iter(cuts(np.diff(binary_bounds(entries)), blocks.size))
 
 
 def _sums(data: bytes) -> list[int]:

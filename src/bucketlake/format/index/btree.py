@@ -27,8 +27,6 @@ from bucketlake.errors import CorruptError, UnsupportedError
 from bucketlake.format.index.blocks import TRAILER, Parts, Unselective, block_of, body_of, ids_of_bitmap
 from bucketlake.format.index.sorted_keys import binaries as binaries_of
 from bucketlake.format.index.sorted_keys import (
-    bounds_of,
-    content,
     cuts,
     joined,
     place_of,
@@ -40,6 +38,7 @@ from bucketlake.format.index.sorted_keys import (
 from bucketlake.format.index.spans import Place, Span
 from bucketlake.format.varints import decoded, found_at
 from bucketlake.lazy import np, npt, pa
+from bucketlake.types.arrow import binary_bounds, binary_content
 from bucketlake.types.model import DataType
 from bucketlake.values import dataclass
 
@@ -76,9 +75,9 @@ def encode_btree(
     lasts, places, lengths = [], [], []
     end = 0
     entries = _entries(keys, starts, ids)
-    sizes = np.diff(bounds_of(entries))
+    sizes = np.diff(binary_bounds(entries))
     for first, last in cuts(sizes + 4, blocks.size):  # where each entry begins is counted as well
-        data = _block(content(entries, first, last), sizes[first:last], blocks)
+        data = _block(bytes(binary_content(entries[first:last])), sizes[first:last], blocks)
         lasts.append(keys[last - 1].as_py())
         places.append(end)
         lengths.append(len(data) - TRAILER.size)
@@ -92,7 +91,7 @@ def encode_btree(
         end += len(bitmap) + 4
     where = joined(varints(np.array(places, np.int64)), varints(np.array(lengths, np.int64)))
     index = _entry(pa.array(lasts, pa.large_binary()), where)
-    tail = _block(content(index, 0, len(index)), np.diff(bounds_of(index)), blocks)
+    tail = _block(bytes(binary_content(index)), np.diff(binary_bounds(index)), blocks)
     footer = FOOTER.pack(0, 0, 0, end, len(tail) - TRAILER.size, *empty, VERSION, MAGIC)
     return b"".join([*parts, tail, footer]), recorded_of(keys, len(nulls) > 0, snapshot)
 
@@ -101,7 +100,7 @@ def _entries(keys: pa.Array, starts: Ints, ids: Ints) -> pa.Array:
     encoded = varints(ids)
     bounds = np.append(starts, len(ids))
     data = np.frombuffer(encoded.buffers()[2] or b"", np.uint8)
-    rows = binaries_of(data, bounds_of(encoded)[bounds])
+    rows = binaries_of(data, binary_bounds(encoded)[bounds])
     return _entry(keys, joined(varints(np.diff(bounds)), rows))
 
 

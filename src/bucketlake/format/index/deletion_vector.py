@@ -120,8 +120,8 @@ def stored_range(part: DeletionVectorRange) -> tuple[int, int]:
     return part.offset, part.offset + part.length + _FRAME
 
 
-def decode_vector(data: bytes, part: DeletionVectorRange, source: str, start: int = 0) -> Vector:
-    """The vector that lies at `part`; `data` holds the index file's bytes from `start` on.
+def decode_vector(data: bytes, part: DeletionVectorRange, source: str) -> Vector:
+    """The vector that lies at `part` of the index file whose bytes are `data`.
 
     Raises CorruptError naming the index file (`source`) and the data file: the bytes end early, magic, length, checksum
     or number of positions are not what they should be.
@@ -131,7 +131,7 @@ def decode_vector(data: bytes, part: DeletionVectorRange, source: str, start: in
         remedy = "restore the index file; its deleted rows are not known otherwise"
         return CorruptError(what, path=source, data_file=part.data_file_name, **more, remedy=remedy)
 
-    at = part.offset - start
+    at = part.offset
     if part.offset < 1 or part.length < len(_MAGIC_32) or len(data) < at + _FRAME:
         raise corrupt("the deletion vector lies outside of its index file", offset=part.offset, length=part.length)
     (length,) = _LENGTH.unpack_from(data, at)

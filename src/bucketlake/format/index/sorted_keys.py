@@ -152,19 +152,6 @@ def with_size(parts: pa.Array) -> pa.Array:
     return joined(varints(pc.binary_length(parts).cast(pa.int64()).to_numpy()), parts)
 
 
-def bounds_of(array: pa.Array) -> Ints:
-    """Where each of some large binaries begins in their buffer; one more entry for the end."""
-    return np.frombuffer(array.buffers()[1] or bytes(8), np.int64)[array.offset : array.offset + len(array) + 1]
-
-
-def content(array: pa.Array, first: int, last: int) -> bytes:
-    """The bytes of some large binaries, one after the other."""
-    bounds, data = bounds_of(array), array.buffers()[2]
-    if data is None or first == last:
-        return b""
-    return bytes(data.slice(int(bounds[first]), int(bounds[last] - bounds[first])).to_pybytes())
-
-
 def cuts(sizes: Ints, most: int) -> Iterable[tuple[int, int]]:
     """Pieces of things of these sizes, from one place to behind another: each as large as is asked for, or a little
     larger by its last."""

@@ -13,11 +13,13 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from bucketlake.errors import BucketlakeError, CorruptError
+from bucketlake.errors import BucketlakeError, CorruptError, NotFoundError
 from bucketlake.format.guard import check_size
 from bucketlake.format.index.hash_index import ascending, decode_hashes, encode_hashes, verify
 from bucketlake.format.index.index_manifest import HASH, IndexEntry, IndexFile
@@ -27,10 +29,12 @@ from bucketlake.ops.buckets.assigner import BucketRule, PartitionBuckets, Run, f
 from bucketlake.ops.buckets.hash_spill import HashSpill
 from bucketlake.ops.rows.assign import Assigner, Codes, slices
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
+from bucketlake.ops.table.retry import on_newest
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
+T = TypeVar("T")
 DYNAMIC_TOTAL = -1  # what manifest entries record as bucket number
 SHOWN = 5
 
@@ -127,6 +131,23 @@ class DynamicAssigner(Assigner):
         count = self.first_load.get(partition)
         if count is not None:
             return self._loaded_first(partition, hashes, count)
+        return self._on_base(lambda: self._looked_up(partition, hashes))
+
+    def _on_base(self, look: Callable[[], T]) -> T:
+        """What is found in the index of the base, in the newest one where that has expired. The messages keep the base,
+        since which keys may have moved."""
+        try:
+            return look()
+        except NotFoundError:
+            return on_newest(self.store, lambda: self._on_newest(look))
+
+    def _on_newest(self, look: Callable[[], T]) -> T:
+        snapshot = self.store.latest_snapshot()
+        entries = self.store.index_entries(None if snapshot is None else snapshot.index_manifest)
+        self._index, self._occupied = hash_files(entries), {}  # which buckets have files there is not known
+        return look()
+
+    def _looked_up(self, partition: bytes, hashes: Hashes) -> Codes:
         known = self._partitions.get(partition)
         if known is None:
             files = self._files(partition)
@@ -179,7 +200,7 @@ class DynamicAssigner(Assigner):
             message = replace(message, index_base=self.index_base)
             added = self._added(message.partition, message.bucket)
             if len(added):
-                message = self._with_index(message, added)
+                message = self._on_base(partial(self._with_index, message, added))
             result.append(message)
         self._clear()
         return result

@@ -38,7 +38,7 @@ from bucketlake.ops.rows.column_files import refuse_rewriting
 from bucketlake.ops.rows.deletions import load_deletions, load_vectors, new_vector, vector_entries, write_vectors
 from bucketlake.ops.rows.one_file import file_layout, read_file
 from bucketlake.ops.rows.read import matching_positions, read_rows
-from bucketlake.ops.rows.roll import TARGET_APPEND, Roller, Rolling
+from bucketlake.ops.rows.roll import TARGET_APPEND, Rolling, rolled
 from bucketlake.ops.rows.row_ids import is_tracked, plain_schema, tracked
 from bucketlake.ops.scan.scan import Scan, plan
 from bucketlake.ops.scan.select import Selection
@@ -450,15 +450,8 @@ def rewrite_part(store: Store, part: Sequence[Touched]) -> list[DataFile]:
     if store.schema.primary_keys:
         return [file for touched in part for file in _rewritten_keyed(store, touched)]
     store = tracked(store)
-    roller = Roller(store, part[0].split.partition, part[0].split.bucket)
-    try:
-        for touched in part:
-            for batch in carried(store, touched.split, touched.left_out):
-                roller.write(batch)
-        files = roller.close()
-    except BaseException:
-        roller.abort()
-        raise
+    rows = (batch for touched in part for batch in carried(store, touched.split, touched.left_out))
+    files = rolled(store, part[0].split.partition, part[0].split.bucket, rows)
     if store.schema.bucket_mode is BucketMode.UNAWARE:
         return files
     return numbered(files, part[0].file)
@@ -468,12 +461,6 @@ def _rewritten_keyed(store: Store, touched: Touched) -> list[DataFile]:
     """The rows that are left of a file of a primary-key table that needs no merge."""
     split, file = touched.split, touched.file
     layout = file_layout(store, file, store.schema.key_value_fields).encoding(carried_columns(store))
-    roller = Roller(store, split.partition, split.bucket, Rolling(file.level, FileSource.COMPACT))
-    try:
-        for batch in read_file(store, path_of(store, split, file), layout, None, mask_of(file, touched.dead)):
-            if batch.num_rows:
-                roller.write(layout.rows(batch))
-        return roller.close()
-    except BaseException:
-        roller.abort()
-        raise
+    read = read_file(store, path_of(store, split, file), layout, None, mask_of(file, touched.dead))
+    rows = (layout.rows(batch) for batch in read if batch.num_rows)
+    return rolled(store, split.partition, split.bucket, rows, Rolling(file.level, FileSource.COMPACT))

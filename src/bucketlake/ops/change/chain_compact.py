@@ -23,6 +23,7 @@ from bucketlake.ops.scan.partition_choice import by_specs
 from bucketlake.ops.scan.scan import EntryFilter, Plan, Scan, live_entries
 from bucketlake.ops.scan.select import select_snapshot
 from bucketlake.ops.table.entries import entry_key
+from bucketlake.ops.table.made import discard
 from bucketlake.ops.table.messages import CommitMessage, Split, WriteTask
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
@@ -122,7 +123,7 @@ def _write(store: Store, unit: ChainUnit) -> list[CommitMessage]:
 def _discard(store: Store, messages: Sequence[CommitMessage]) -> None:
     chain = chain_of(store)
     if chain is not None:
-        Commit(opened(store, chain.snapshot), "").abort(messages)
+        discard(opened(store, chain.snapshot), messages)
 
 
 def chain_rows(store: Store, partition: Mapping[str, str], overwrite: bool) -> ChainRows | None:

@@ -41,6 +41,7 @@ from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.scan.scan import Scan, delta_entries, plan
 from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.scan.view import View
+from bucketlake.ops.table.made import all_or_nothing
 from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user
@@ -117,7 +118,7 @@ def write_columns(
     beside = [name for name in names if name not in apart]
     blobs = BlobPatches(store, group.partition, apart, first_id(group), end) if apart else None
     roller = ColumnRoller(store, group.partition, beside) if beside else None
-    try:
+    with all_or_nothing([writer for writer in (roller, blobs) if writer is not None]):
         place = first_id(group)
         for old in read_split(as_stored(store), replace(group, raw=False, deletions={}), beside) if beside else ():
             rows = old
@@ -133,11 +134,6 @@ def write_columns(
                 blobs.write(patch)
         files = [] if roller is None else [roller.close(first_id(group), _numbers(group))]
         files += [] if blobs is None else blobs.close(_numbers(group))
-    except BaseException:
-        for writer in (roller, blobs):
-            if writer is not None:
-                writer.abort()
-        raise
     return CommitMessage(group.partition, group.bucket, group.total_buckets, new_files=tuple(files))
 
 

@@ -29,7 +29,7 @@ from bucketlake.ops.change.touched import Touched, numbered, path_of
 from bucketlake.ops.progress import refuse_stopped
 from bucketlake.ops.rows.carried import carried, carried_columns
 from bucketlake.ops.rows.places import Places
-from bucketlake.ops.rows.roll import Roller, described, stats_modes
+from bucketlake.ops.rows.roll import described, rolled, stats_modes
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.file_indexes import index_specs
 from bucketlake.schema.schema import BucketMode, TableSchema
@@ -113,16 +113,9 @@ def rewrite_changed(store: Store, part: Sequence[tuple[int, Touched]], values: N
         found = _replaced(store, *part[0], values)
         if found is not None:
             return _finished(store, [found], first)
-    roller = Roller(store, part[0][1].split.partition, part[0][1].split.bucket)
-    try:
-        for number, touched in part:
-            for batch in _rows(store, number, touched, values):
-                roller.write(batch)
-        files = roller.close()
-    except BaseException:
-        roller.abort()
-        raise
-    return _finished(store, files, first)
+    place = part[0][1].split
+    rows = (batch for number, touched in part for batch in _rows(store, number, touched, values))
+    return _finished(store, rolled(store, place.partition, place.bucket, rows), first)
 
 
 def _finished(store: Store, files: list[DataFile], replaced: DataFile) -> list[DataFile]:

@@ -13,6 +13,7 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.partitions import partition_values
+from bucketlake.ops.table.retry import on_newest
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.tree import Constant, Predicate, columns_of, is_exact
 from bucketlake.schema.schema import TableSchema
@@ -134,7 +135,10 @@ def whole_partitions(store: Store, predicate: Predicate) -> list[dict[str, Any]]
 
 def live_partitions(store: Store, wanted: EntryFilter | None = None) -> list[bytes]:
     """The partitions that have files that are wanted."""
-    snapshot = store.latest_snapshot()
-    if snapshot is None:
-        return []
-    return list(dict.fromkeys(entry.partition for entry in live_entries(store, snapshot, wanted or EntryFilter())))
+
+    def once() -> list[bytes]:
+        snapshot = store.latest_snapshot()
+        entries = () if snapshot is None else live_entries(store, snapshot, wanted or EntryFilter())
+        return list(dict.fromkeys(entry.partition for entry in entries))
+
+    return on_newest(store, once)

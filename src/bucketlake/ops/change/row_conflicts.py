@@ -33,7 +33,7 @@ from bucketlake.lsm.key_run import KeyRun, Keys
 from bucketlake.lsm.levels import key_range_of
 from bucketlake.ops.commit.commit import Check
 from bucketlake.ops.commit.conflicts import name_of
-from bucketlake.ops.commit.outcome import Attempt, Attempts, has_moved
+from bucketlake.ops.commit.outcome import Attempt, Attempts
 from bucketlake.ops.key_index.key_scan import file_rows, key_fields, written_keys
 from bucketlake.ops.scan.line import line
 from bucketlake.ops.scan.scan import EntryFilter, delta_entries
@@ -42,6 +42,7 @@ from bucketlake.ops.table.changes import ROWS_STAY_PROPERTY
 from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.known import check_known
 from bucketlake.ops.table.messages import CommitMessage
+from bucketlake.ops.table.retry import has_moved
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.postpone_write import for_changes, write_counted
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write

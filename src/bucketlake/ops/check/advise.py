@@ -102,7 +102,8 @@ _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 class _Look:
     def __init__(self, store: Store, name: str, snapshot: Snapshot) -> None:
         self._store, self._snapshot = store, snapshot
-        self._name = "`.`".join(part.strip("`") for part in name.split("."))
+        parts = [name] if "`" in name else name.split(".")
+        self._table = ".".join(part if "`" in part or _PLAIN.fullmatch(part) else f"`{part}`" for part in parts)
         self._keyed = bool(store.schema.primary_keys)
         self._target = int(store.options.get("target-file-size") or (TARGET_KEYED if self._keyed else TARGET_APPEND))
         self._entries = live_entries(store, snapshot, EntryFilter(min_bucket=0))
@@ -126,16 +127,6 @@ class _Look:
     def _call(self, procedure: str, **arguments: str | int) -> str:
         texts = [f"{k} => {v}" if isinstance(v, int) else f"{k} => {quote_text(v)}" for k, v in arguments.items()]
         return f"CALL sys.{procedure}({', '.join([f'table => {quote_text(self._table)}', *texts])})"
-
-    @property
-    def _table(self) -> str:
-        return self._written(self._name)
-
-    @staticmethod
-    def _written(name: str) -> str:
-        """A name, in backticks where it is not of plain words."""
-        parts = name.split("`.`")
-        return ".".join(parts) if all(map(_PLAIN.fullmatch, parts)) else f"`{name}`"
 
     def _set(self, **options: str) -> str:
         return f"ALTER TABLE {self._table} SET TBLPROPERTIES ({_pairs(options)})"
@@ -223,7 +214,7 @@ class _Look:
         fixed = schema.bucket_mode is BucketMode.FIXED
         options["bucket"] = str(max(recommended(1, *one)[0] for one in groups.values()) if fixed else schema.bucket)
         by = f" PARTITIONED BY ({', '.join(f'`{name}`' for name in schema.partition_keys[:length])})" if length else ""
-        anew = self._written(f"{self._name}_anew")
+        anew = f"{self._table[:-1]}_anew`" if self._table.endswith("`") else f"{self._table}_anew"
         return f"CREATE TABLE {anew}{by} TBLPROPERTIES ({_pairs(options)}) AS SELECT * FROM {self._table}"
 
     def _buckets(self) -> dict[BucketKey, list[ManifestEntry]]:

@@ -74,7 +74,7 @@ class _Named:
         for number, (root, data, changes) in order:
             if not root.stands():
                 continue
-            for code, path, entry, what in self._of_root(root, data, changes):
+            for code, path, entry, what in self._damaged(data, changes):
                 if code == "changelog-file-missing" and root.kind == TAG:
                     continue  # it goes with its snapshot, which tells of it as long as it is there
                 if code == "data-file-missing":
@@ -85,9 +85,8 @@ class _Named:
                 place = self.reach.place(entry, path, snapshot=root.snapshot.id, holder=root.label)
                 self.findings.add(code, what, place)
 
-    def _of_root(
-        self, root: Root, data: Sequence[str], changes: Sequence[str]
-    ) -> Iterator[tuple[str, str, ManifestEntry, str]]:
+    def _damaged(self, data: Sequence[str], changes: Sequence[str]) -> Iterator[tuple[str, str, ManifestEntry, str]]:
+        """What is wrong with files that the manifests of a root name: code, path, entry and text."""
         every = np.concatenate([self.gone, self.wrong])
         for names, tells in ((data, False), (changes, True)):
             parts = [(name, part) for name in names if (part := self.reach.parts.get(name)) is not None]

@@ -31,12 +31,12 @@ from bucketlake.ops.check.vectors import Marks
 from bucketlake.ops.commit.conflicts import row_range
 from bucketlake.ops.rebase.numbers import numbered
 from bucketlake.ops.rewrite.rebucket import Target, spread
-from bucketlake.ops.rows.roll import Roller, Rolling
+from bucketlake.ops.rows.roll import Roller, Rolling, rolled
 from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.entries import BucketKey, bucket_key, deletion
-from bucketlake.ops.table.made import remove_files
+from bucketlake.ops.table.made import all_or_nothing, remove_files
 from bucketlake.ops.table.store import Store
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.schema.schema import BucketMode
@@ -211,14 +211,7 @@ class Draft:
         self._add(key, total, files)
 
     def _written(self, key: BucketKey, rolling: Rolling, rows: Rows) -> list[DataFile]:
-        roller = Roller(self._store, *key, rolling)
-        try:
-            for batch in rows:
-                roller.write(batch)
-            return roller.close()
-        except BaseException:
-            roller.abort()
-            raise
+        return rolled(self._store, *key, rows, rolling)
 
     # ---- rows to other buckets
 
@@ -287,7 +280,7 @@ class Draft:
         known: dict[int, list[npt.NDArray[np.int32]]] = {bucket: [] for bucket in targets}
         for rolling, rows in self._sources(entries):
             rollers = {bucket: Roller(self._store, partition, bucket, rolling) for bucket in targets}
-            try:
+            with all_or_nothing(rollers.values()):
                 for batch in rows():
                     hashes = key_hashes(batch, self._store.schema.key_fields)
                     chosen = first_load_buckets(hashes, len(targets))
@@ -296,10 +289,6 @@ class Draft:
                         rollers[bucket].write(batch.take(hit))
                         known[bucket].append(np.unique(hashes[hit]))
                 files = {bucket: roller.close() for bucket, roller in rollers.items()}
-            except BaseException:
-                for roller in rollers.values():
-                    roller.abort()
-                raise
             for bucket, made in files.items():
                 self._add((partition, bucket), DYNAMIC_TOTAL, made)
         for key in keys:

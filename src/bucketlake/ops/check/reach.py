@@ -80,7 +80,7 @@ class Reach:
             shows = shows or [(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)]
             for name, size in shows:
                 changes += self._listed(root, number, name, size)
-            self._note(root, number, [snapshot.base_manifest_list, snapshot.delta_manifest_list])
+            self._note(number, [snapshot.base_manifest_list, snapshot.delta_manifest_list])
         else:
             data += self._listed(root, number, snapshot.base_manifest_list, snapshot.base_manifest_list_size)
             data += self._listed(root, number, snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
@@ -94,7 +94,7 @@ class Reach:
             self._statistics(root, number)
         self.roots.append((root, tuple(data), tuple(changes)))
 
-    def _note(self, root: Root, number: int, names: Iterable[str | None]) -> None:
+    def _note(self, number: int, names: Iterable[str | None]) -> None:
         for name in names:
             if name is not None:
                 self.metadata.setdefault(self.store.paths.manifest(name), number)

@@ -13,7 +13,7 @@ Spec: docs/maintenance.md#repair
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 from bucketlake.errors import InvalidError
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
@@ -26,8 +26,7 @@ from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.outcome import Attempt, Attempts
 from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.commit.strays import remove_stray, strays
-from bucketlake.ops.scan.view import View
-from bucketlake.ops.table.changes import ROWS_STAY_PROPERTY, Changes
+from bucketlake.ops.table.changes import ROWS_STAY_PROPERTY
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user
 from bucketlake.paths import MAIN
@@ -174,17 +173,13 @@ def _committed(store: Store, findings: Sequence[Finding]) -> Snapshot | None:
             return None
         name = CommitName(0, user, BATCH_COMMIT_IDENTIFIER, draft.kind)
         properties = {ROWS_STAY_PROPERTY: user} if draft.kind is CommitKind.OVERWRITE and not draft.loses else {}
-        request = Request(name, _same(newest, changes), properties=properties, statistics=statistics, mends=True)
+        # the same on any base: what they delete must be live there, which the commit checks
+        request = Request(name, lambda _: changes, properties=properties, statistics=statistics, mends=True)
         published = Publisher(_publishing(store, newest, manifests)).publish(request, attempt.outcome)
         draft.tidy()
         return published
 
     return Attempts(store, discard).run(once)
-
-
-def _same(base: Snapshot, changes: Changes) -> Callable[[View], Changes]:
-    """The changes, whatever the base: what they delete must be live there, which the commit checks."""
-    return lambda view: changes
 
 
 def _publishing(store: Store, newest: Snapshot, manifests: bool) -> Store:

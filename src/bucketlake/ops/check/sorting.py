@@ -22,7 +22,7 @@ from bucketlake.lsm.merge import merge_runs, sort_and_merge
 from bucketlake.ops.check.vectors import Marks
 from bucketlake.ops.rows.deletions import Mask
 from bucketlake.ops.rows.one_file import file_layout, read_numbered_file
-from bucketlake.ops.rows.roll import Roller, Rolling
+from bucketlake.ops.rows.roll import Rolling, rolled
 from bucketlake.ops.table.made import remove_files
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import BucketMode
@@ -106,14 +106,8 @@ class BucketRows:
 
     def _in_order(self, entry: ManifestEntry) -> Iterator[pa.RecordBatch]:
         """A file's rows by key, by way of a sorted copy, so that one file at a time is in memory."""
-        roller = Roller(self._store, entry.partition, entry.bucket, Rolling(source=FileSource.COMPACT))
-        try:
-            for batch in self.sorted_file(entry):
-                roller.write(batch)
-            files = roller.close()
-        except BaseException:
-            roller.abort()
-            raise
+        rolling = Rolling(source=FileSource.COMPACT)
+        files = rolled(self._store, entry.partition, entry.bucket, self.sorted_file(entry), rolling)
         self._passing += [(entry.partition, entry.bucket, file) for file in files]
         return (b for file in files for b in self._stored(replace(entry, file=file)))
 

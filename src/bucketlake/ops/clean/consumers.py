@@ -1,6 +1,6 @@
 """Consumers: who reads a table as a stream, and which snapshot each reads next.
 
-    consumer/consumer-<id>     { "nextSnapshot" : <id> }
+    consumer/consumer-<id>     { "nextSnapshot" : <id> }         and "index", "full" inside of a snapshot
 
 Spec: docs/spec/tags.md#consumers
 """
@@ -8,8 +8,10 @@ Spec: docs/spec/tags.md#consumers
 from __future__ import annotations
 
 import re
+from typing import Any
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import InvalidError, NotFoundError
+from bucketlake.format.guard import decoding, integer, json_object
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import pretty_json
@@ -78,9 +80,27 @@ def reset_consumer(store: Store, name: str, following: int | None) -> None:
     advance_consumer(store, name, following)
 
 
-def advance_consumer(store: Store, name: str, following: int) -> None:
-    """Let a consumer read a snapshot next, which may be still to come: older ones may expire."""
-    store.env.storage.write(store.paths.consumer(name), pretty_json({"nextSnapshot": following}).encode())
+def advance_consumer(store: Store, name: str, following: int, index: int = 0, full: bool = False) -> None:
+    """Let a consumer read a snapshot next, which may be still to come: older ones may expire. `index`, `full`: it is
+    inside of what the snapshot changed, or holds."""
+    inside = {"index": index, "full": full} if index or full else {}
+    store.env.storage.write(store.paths.consumer(name), pretty_json({"nextSnapshot": following, **inside}).encode())
+
+
+def place_of_consumer(store: Store, name: str) -> tuple[int, int, bool] | None:
+    """What `advance_consumer` was told; None without such a consumer. CorruptError."""
+    path = store.paths.consumer(name)
+    try:
+        data = store.env.storage.read(path)
+    except NotFoundError:
+        return None
+    with decoding("not a consumer", path):
+        found = json_object(data)
+        following: Any
+        following, index, full = found.get("nextSnapshot"), found.get("index", 0), found.get("full", False)
+        if not integer(following) or not integer(index) or index < 0 or not isinstance(full, bool):
+            raise ValueError(f"nextSnapshot is {following!r:.100}, index {index!r:.100}, full {full!r:.100}")
+        return int(following), index, full
 
 
 def clear_consumers(store: Store, including: str | None = None, excluding: str | None = None) -> list[str]:

@@ -85,7 +85,7 @@ class CopyFiles:
                     out.write(chunk)
                 out.close()
             except BaseException:
-                self.target.delete(path)
+                self.target.delete_all([path])
                 raise
 
 

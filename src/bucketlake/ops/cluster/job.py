@@ -32,6 +32,7 @@ from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.changes import ROWS_STAY_PROPERTY
 from bucketlake.ops.table.entries import BucketKey
 from bucketlake.ops.table.known import knowing_order
+from bucketlake.ops.table.made import all_or_nothing
 from bucketlake.ops.table.memory import large_buffers
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter
@@ -196,15 +197,11 @@ def sort_unit(store: Store, unit: ClusterUnit, parts: Sequence[Sequence[DataFile
     made: list[DataFile] = []
     rollers: list[Roller] = []
     store = tracked(store)
-    try:
+    with all_or_nothing(rollers):
         for part in parts:
             rollers.append(Roller(store, unit.partition, unit.bucket))
             made += sort_files(store, unit, part, order, rollers[-1])
         return unit.message(store, made)
-    except BaseException:
-        for roller in rollers:
-            roller.abort()
-        raise
 
 
 def sort_files(

@@ -75,15 +75,15 @@ class Alter:
         free = key_types.retypable(stored, changes, snapshot) if self.merges else frozenset[str]()
         used = snapshot is not None
         following = apply(base, changes, has_snapshots=used, time_millis=now, table=self.name, retypable=free)
-        self._refuse_leaving_pending(base, following, snapshot)
         if snapshot is not None:
+            self._refuse_leaving_pending(base, following)
             refuse_other_merges(self.store, snapshot, (base, following), "CALL sys.compact on the table first")
         return following
 
-    def _refuse_leaving_pending(self, base: TableSchema, following: TableSchema, snapshot: Snapshot | None) -> None:
+    def _refuse_leaving_pending(self, base: TableSchema, following: TableSchema) -> None:
         """Rows that are pending would never be seen in another bucket mode."""
         leaves = base.bucket_mode is BucketMode.POSTPONE and following.bucket_mode is not BucketMode.POSTPONE
-        if leaves and snapshot is not None and pending_rows(self.store, snapshot):
+        if leaves and pending_rows(self.store):
             raise InvalidError(
                 "Cannot change bucket while rows are pending in the postpone bucket.",
                 table=self.name,

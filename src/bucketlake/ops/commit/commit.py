@@ -35,7 +35,7 @@ from bucketlake.ops.table.changes import (
 )
 from bucketlake.ops.table.entries import BucketKey, bucket_key, deletion
 from bucketlake.ops.table.known import check_columns
-from bucketlake.ops.table.made import made, remove_made
+from bucketlake.ops.table.made import discard
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partition_times import time_partitions
 from bucketlake.ops.table.partitions import PartitionFilter, spec_filter
@@ -305,10 +305,8 @@ class Commit:
         return plan
 
     def abort(self, messages: Iterable[CommitMessage]) -> None:
-        """Remove the files that messages wrote, best effort. Only for messages that were not committed."""
-        for message in messages:
-            for file in made(message):
-                remove_made(self._store, message, file)
+        """See `discard`."""
+        discard(self._store, messages)
 
     # ---- idempotence
 

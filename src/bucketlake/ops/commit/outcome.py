@@ -3,7 +3,6 @@
     Outcome                         nothing asked yet, asked, lost, published; `ops.commit.publish` tells it
     owned(outcome, remove)          the block writes or commits: where it raises, `remove` runs if that is safe
     Attempts(store, remove, …)      write and commit, planned anew where another commit came first
-    on_newest(store, plan)          a plan alone, made anew where its snapshot expires under it
 
 One rule for every place that writes files and then commits: **from the moment a snapshot's put is begun, its files stay
 unless the commit is certainly lost.** What is raised then is CommitUnknownError, from whatever went wrong; an interrupt
@@ -22,10 +21,10 @@ from typing import TypeVar
 from bucketlake.errors import CommitUnknownError, ConflictError, NotFoundError
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.table.messages import CommitMessage
+from bucketlake.ops.table.retry import ATTEMPTS, has_moved
 from bucketlake.ops.table.store import Store
 
 T = TypeVar("T")
-ATTEMPTS = 8
 SHORTEST_PAUSE = 0.01  # seconds; doubled up to 64 times it
 Remove = Callable[[Sequence[CommitMessage]], None]
 
@@ -203,34 +202,3 @@ class Attempt:
         if not isinstance(error, Exception) or isinstance(error, CommitUnknownError):
             return False
         raise self.outcome.unknown(error) from error
-
-
-def has_moved(store: Store, base: Snapshot | None) -> bool:
-    """Whether the newest snapshot is not this one any more."""
-    return _differ(store.latest_snapshot(), base)
-
-
-def _differ(left: Snapshot | None, right: Snapshot | None) -> bool:
-    ids = [None if one is None else (one.id, one.uuid) for one in (left, right)]
-    return ids[0] != ids[1]
-
-
-def on_newest(store: Store, plan: Callable[[], T], most: int = ATTEMPTS) -> T:
-    """What `plan` makes of the newest snapshot, which it looks up by itself; made anew where files vanish because the
-    snapshot has expired meanwhile, a bounded number of times. NotFoundError for what is missing without that."""
-    failed: Snapshot | None = None
-    for number in range(most):
-        try:
-            return plan()
-        except NotFoundError as error:
-            newest = store.latest_snapshot()
-            if number and not _differ(newest, failed):
-                raise
-            failed, lost = newest, error
-    raise NotFoundError(
-        "snapshots expire faster than they can be planned on",
-        path=store.paths.root,
-        attempts=most,
-        reason=str(lost),
-        remedy="keep them for longer: snapshot.num-retained.min, snapshot.time-retained",
-    ) from lost

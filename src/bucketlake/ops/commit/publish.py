@@ -28,7 +28,7 @@ from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitK
 from bucketlake.ops.commit.chain import Guard
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.draft import Drafts, Request, Scratch
-from bucketlake.ops.commit.outcome import Outcome, has_moved, owned
+from bucketlake.ops.commit.outcome import Outcome, owned
 from bucketlake.ops.commit.partition_changes import partition_changes
 from bucketlake.ops.commit.strays import Standing, is_open, remove_from_gone, remove_stray, standing
 from bucketlake.ops.commit.telling import tell_committed, tell_failed
@@ -36,6 +36,7 @@ from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.entries import entry_name
 from bucketlake.ops.table.publishing import is_managed, publish
+from bucketlake.ops.table.retry import has_moved
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
 
 __all__ = ["Publisher", "Request", "is_commit"]

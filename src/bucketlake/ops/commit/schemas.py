@@ -16,10 +16,10 @@ from bucketlake.ops.scan.key_types import check_added
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.store import Store
+from bucketlake.options.merge import COMPUTING
 from bucketlake.schema.change import relaid
 from bucketlake.schema.schema import TableSchema, is_replaced
 
-COMPUTING = ("aggregation", "partial-update")
 DECIDE_MERGES = ("changelog-producer", "deletion-vectors.enabled", "force-lookup")
 """Options that say whether compaction looks up what was before a row."""
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from bucketlake.ops.commit.commit import Commit
+from bucketlake.ops.table.made import discard
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store
 
@@ -26,6 +26,6 @@ def run_units(
     done = [message for future in futures if future.exception() is None for message in future.result()]
     made = [message for message in done if message is not None]
     if failed is not None:
-        Commit(store, "").abort(made)
+        discard(store, made)
         raise failed
     return made

@@ -32,6 +32,7 @@ from bucketlake.ops.scan.scan import chosen_entries
 from bucketlake.ops.scan.splits import deletion_files
 from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.known import knowing
+from bucketlake.ops.table.made import all_or_nothing
 from bucketlake.ops.table.messages import BucketVectors, CommitMessage, DeletionFile
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
@@ -318,17 +319,13 @@ def compact_files(store: Store, unit: AppendUnit) -> CommitMessage:
     rollers: list[Roller] = []
     after: list[DataFile] = []
     rows = tracked(store)
-    try:
+    with all_or_nothing(rollers):
         for files in unit.groups:
             rollers.append(Roller(rows, unit.partition, unit.bucket, Rolling(source=FileSource.COMPACT)))
             for batch in carried(rows, split_of(store, unit, files, unit.deletions)):
                 rollers[-1].write(batch)
             after += numbered(rollers[-1].close(), files[0].min_sequence_number)
         kept = vectors_of_others(store, unit)
-    except BaseException:
-        for roller in rollers:
-            roller.abort()
-        raise
     return compacted(unit, after, kept)
 
 

@@ -22,6 +22,7 @@ from bucketlake.ops.rows.deletions import load_vectors, write_vectors
 from bucketlake.ops.rows.record_expiry import RowExpiry
 from bucketlake.ops.scan.scan import EntryFilter, keyed_entries
 from bucketlake.ops.table.entries import BucketKey, bucket_key
+from bucketlake.ops.table.made import all_or_nothing
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
@@ -154,11 +155,8 @@ def compact_bucket(store: Store, unit: CompactUnit) -> CommitMessage | None:
     whole = len(unit.pick.files) == len(unit.files)  # others read few of a bucket's keys: a third more work for little
     check = key_check(store, unit.partition, unit.bucket, unit.hashes) if whole and unit.hashes is not None else None
     rewrite = Rewrite(store, Bucket(unit.partition, unit.bucket, levels, vectors, index, unit.tells, check), rule)
-    try:
+    with all_or_nothing([rewrite]):
         return _message(store, unit, rewrite.run(unit.pick))
-    except BaseException:
-        rewrite.abort()
-        raise
 
 
 def _message(store: Store, unit: CompactUnit, done: Outcome) -> CommitMessage | None:

@@ -32,7 +32,7 @@ from bucketlake.ops.rows.described import as_stored
 from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.rows.units import compacted, split_of, vector_entries_of
 from bucketlake.ops.table.entries import BucketKey
-from bucketlake.ops.table.made import remove_files
+from bucketlake.ops.table.made import all_or_nothing, remove_files
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
@@ -60,7 +60,7 @@ def _merged(store: Store, unit: ColumnUnit, groups: Sequence[Group]) -> DataFile
     """One file with the columns of the rows of groups that lie in no blob files, deleted rows too."""
     files = [file for group in groups for file in group]
     roller = ColumnRoller(store, unit.partition, None, FileSource.COMPACT)
-    try:
+    with all_or_nothing([roller]):
         split = split_of(store, unit, files, {}, raw=False)
         for batch in read_split(as_stored(store), split, store.schema.without_blobs.field_names):
             roller.write(batch)
@@ -68,9 +68,6 @@ def _merged(store: Store, unit: ColumnUnit, groups: Sequence[Group]) -> DataFile
         first = files[0].first_row_id
         assert first is not None  # groups are made by it
         return roller.close(first, numbers)
-    except BaseException:
-        roller.abort()
-        raise
 
 
 def _moved(store: Store, unit: ColumnUnit, after: Sequence[DataFile]) -> list[IndexFile]:

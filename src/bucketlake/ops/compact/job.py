@@ -23,12 +23,13 @@ from typing import Any, Protocol
 from bucketlake.errors import ConflictError, NotFoundError
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.commit.commit import Commit
-from bucketlake.ops.commit.outcome import ATTEMPTS, SHORTEST_PAUSE, Outcome, has_moved
+from bucketlake.ops.commit.outcome import SHORTEST_PAUSE, Outcome
 from bucketlake.ops.commit.partial import Partly, publish_standing
 from bucketlake.ops.compact.running import Done, Runner, Running, Task, Work, here
 from bucketlake.ops.progress import Meter, OnProgress
 from bucketlake.ops.table.known import knowing
 from bucketlake.ops.table.messages import CommitMessage
+from bucketlake.ops.table.retry import ATTEMPTS, has_moved
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user
 from bucketlake.options.options import TableOptions

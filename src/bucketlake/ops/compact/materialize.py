@@ -28,6 +28,7 @@ from bucketlake.ops.rows.roll import NEW_FILES, Roller
 from bucketlake.ops.rows.units import compacted, split_of, vector_entries_of, vectors_of_others
 from bucketlake.ops.scan.splits import deletion_files
 from bucketlake.ops.table.entries import BucketKey
+from bucketlake.ops.table.made import all_or_nothing
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import BucketMode
@@ -55,7 +56,7 @@ def materialize(store: Store, unit: ColumnUnit) -> list[CommitMessage]:
     deletions = deletion_files(store, vector_entries_of(unit)).get((unit.partition, unit.bucket), {})
     rollers: list[Roller] = []
     after: list[DataFile] = []
-    try:
+    with all_or_nothing(rollers):
         for groups in unit.bins:
             rollers.append(Roller(store, unit.partition, unit.bucket, NEW_FILES))
             files = [file for group in groups for file in group]
@@ -63,10 +64,6 @@ def materialize(store: Store, unit: ColumnUnit) -> list[CommitMessage]:
                 rollers[-1].write(batch)
             after += rollers[-1].close()
         vectors = vectors_of_others(store, unit)
-    except BaseException:
-        for roller in rollers:
-            roller.abort()
-        raise
     return [compacted(unit, after, vectors)]
 
 

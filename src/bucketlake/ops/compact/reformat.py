@@ -36,6 +36,7 @@ from bucketlake.ops.rows.units import compacted, vector_entries_of
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
 from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.known import knowing
+from bucketlake.ops.table.made import all_or_nothing
 from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store, parallel
@@ -243,7 +244,7 @@ def rewrite_unit(store: Store, unit: ReformatUnit) -> CommitMessage:
     whole = store.with_options({"target-file-size": _WHOLE})
     rollers: list[Roller] = []
     names: dict[str, str] = {}
-    try:
+    with all_or_nothing(rollers):
         after = []
         for file in unit.files:
             rollers.append(
@@ -252,10 +253,6 @@ def rewrite_unit(store: Store, unit: ReformatUnit) -> CommitMessage:
             after.append(_again(store, unit, file, rollers[-1]))
             names[file.file_name] = after[-1].file_name
         indexes = _renamed_vectors(store, unit, names)
-    except BaseException:
-        for roller in rollers:
-            roller.abort()
-        raise
     return compacted(unit, after, indexes)
 
 

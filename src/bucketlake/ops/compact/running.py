@@ -19,8 +19,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
-from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.progress import Stopped, stopping
+from bucketlake.ops.table.made import discard
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store
 from bucketlake.values import dataclass
@@ -203,6 +203,6 @@ def all_of(
     except BaseException:
         done.update((one.place, one) for one in running.stop())
         with suppress(Exception):  # what stays is an orphan
-            Commit(tasks[0].store, "").abort(message for one in done.values() for message in one.messages)
+            discard(tasks[0].store, (message for one in done.values() for message in one.messages))
         raise
     return [message for place in sorted(done) for message in done[place].messages]

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from bucketlake.errors import NotFoundError
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lazy import pc
 from bucketlake.lsm.engines.engines import is_retract
@@ -29,6 +30,7 @@ from bucketlake.ops.rows.assign import Assigner, Codes, partition_codes
 from bucketlake.ops.rows.incoming import DELETE
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
 from bucketlake.ops.table.partitions import partition_values
+from bucketlake.ops.table.retry import on_newest
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import KIND_FIELD
 from bucketlake.types.model import arrow_schema
@@ -105,8 +107,20 @@ class CrossPartitionAssigner(Assigner):
         missing = np.flatnonzero(found == ABSENT)
         if len(missing) and self.task.key_base:
             columns = rows.select(self.store.schema.primary_keys).take(pa.array(first[missing]))
-            found[missing] = self._stored(keys.take(missing), columns)
+            wanted = keys.take(missing)
+            try:
+                found[missing] = self._stored(wanted, columns)
+            except NotFoundError:
+                found[missing] = on_newest(self.store, lambda: self._stored_now(wanted, columns))
         return found
+
+    def _stored_now(self, keys: Keys, columns: pa.RecordBatch) -> Groups:
+        """As `_stored`, in the newest snapshot: that of the task has expired. The messages keep the task's, since which
+        keys may have moved."""
+        self._base = self.store.latest_snapshot()
+        self._reader, self._tried = None, None
+        self.task = replace(self.task, key_index=None)
+        return self._in_table(columns) if self._base is None else self._stored(keys, columns)
 
     def _stored(self, keys: Keys, columns: pa.RecordBatch) -> Groups:
         self._open(len(keys))

@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from bucketlake.env.object_store import overlaps
 from bucketlake.env.storage import Storage
 from bucketlake.errors import (
     AlreadyExistsError,
@@ -172,8 +173,7 @@ def _check_partitions(store: Store) -> None:
 
 
 def _refuse_overlap(root: str, location: str) -> None:
-    one, other = f"{root.rstrip('/')}/", f"{location.rstrip('/')}/"
-    if one.startswith(other) or other.startswith(one):
+    if overlaps(root, location):
         raise InvalidError(
             "the folder to migrate and the table's folder lie in each other",
             location=location,

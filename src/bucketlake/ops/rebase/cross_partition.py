@@ -28,10 +28,10 @@ from bucketlake.ops.rewrite.rebucket import renumbered
 from bucketlake.ops.rows.assign import Codes
 from bucketlake.ops.rows.incoming import DELETE
 from bucketlake.ops.rows.one_file import read_key_values
-from bucketlake.ops.rows.roll import NEW_FILES, Roller, Rolling
+from bucketlake.ops.rows.roll import NEW_FILES, Roller, Rolling, rolled
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.entries import BucketKey, max_sequences
-from bucketlake.ops.table.made import remove_files
+from bucketlake.ops.table.made import all_or_nothing, remove_files
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
@@ -258,7 +258,7 @@ class _Settling:
         own = self._numbers.number(place)
         drops = self.store.options.get("merge-engine") == "first-row"
         rollers: dict[BucketKey, Roller] = {}
-        try:
+        with all_or_nothing(rollers.values()):
             for rows in self._stored(message, [file]):
                 goes = found.find(Keys.of(rows, key_fields(self.store)))
                 goes = np.where(goes < 0, own, goes)
@@ -273,11 +273,7 @@ class _Settling:
                     if other not in rollers:
                         rollers[other] = Roller(self.store, other[0], other[1], rolling)
                     rollers[other].write(part)
-            made = {other: list(roller.close()) for other, roller in rollers.items()}
-        except BaseException:
-            for roller in rollers.values():
-                roller.abort()
-            raise
+            made = {other: roller.close() for other, roller in rollers.items()}
         self._made += [(other, new) for other, news in made.items() for new in news]
         return made
 
@@ -289,14 +285,7 @@ class _Settling:
             yield from read_key_values(self.store, folder, file)
 
     def _file(self, place: BucketKey, runs: Iterable[pa.RecordBatch], rolling: Rolling) -> list[DataFile]:
-        roller = Roller(self.store, place[0], place[1], rolling)
-        try:
-            for rows in runs:
-                roller.write(rows)
-            made = list(roller.close())
-        except BaseException:
-            roller.abort()
-            raise
+        made = rolled(self.store, *place, runs, rolling)
         self._made += [(place, file) for file in made]
         return made
 

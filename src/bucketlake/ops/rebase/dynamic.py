@@ -31,35 +31,27 @@ from bucketlake.ops.buckets.dynamic import (
     union,
     write_hashes,
 )
-from bucketlake.ops.rebase.cross_partition import resettle
 from bucketlake.ops.rewrite.rebucket import renumbered
 from bucketlake.ops.rows.one_file import file_layout, read_file, read_key_values
 from bucketlake.ops.rows.roll import NEW_FILES, Roller, Rolling
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.entries import max_sequences
-from bucketlake.ops.table.made import remove_files
+from bucketlake.ops.table.made import all_or_nothing, remove_files
 from bucketlake.ops.table.messages import CommitMessage
-from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
-from bucketlake.schema.schema import BucketMode
 from bucketlake.values import dataclass
 
 CHANGELOG = Rolling(changelog=True)
 
 
-def reassign(
-    store: Store, messages: Sequence[CommitMessage], view: View, replaced: PartitionFilter | None = None
-) -> tuple[CommitMessage, ...]:
+def reassign(store: Store, messages: Sequence[CommitMessage], view: View) -> tuple[CommitMessage, ...]:
     """The messages as they stand on this base: each key in the bucket that its index says, or in its own if it is new
     there too. Messages whose index is unchanged are returned as they are.
 
     Files of messages are never changed: what must differ is written under new names, and the old are the caller's to
     remove. Messages that replace files they have read (`deleted_files`) are left alone. On failure nothing new remains.
-    Cross-partition tables: as `resettle`, which `replaced` is for.
     Spec: docs/spec/hash_index.md#concurrent-writers
     """
-    if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC:
-        return resettle(store, messages, view, replaced)
     name = None if view.snapshot is None else view.snapshot.index_manifest
     stale = [message for message in messages if _assigned(message) and message.index_base != name]
     if not stale:
@@ -236,8 +228,7 @@ class _Partition:
         """The rows of one file as files of the buckets that they go to."""
         folder = self.store.paths.bucket_dir(self.partition, move.message.bucket)
         rollers: dict[int, Roller] = {}
-        made: dict[int, list[DataFile]] = {}
-        try:
+        with all_or_nothing(rollers.values()):
             for batch in read_key_values(self.store, folder, file):
                 places = move.places(key_hashes(batch, self.store.schema.key_fields))
                 for bucket in np.unique(places).tolist():
@@ -245,12 +236,7 @@ class _Partition:
                         rollers[bucket] = Roller(self.store, self.partition, bucket, rolling)
                     rows = batch.filter(pa.array(places == bucket))
                     rollers[bucket].write(renumbered(rows, shifts.get(bucket, 0)))
-            for bucket, roller in rollers.items():
-                made[bucket] = list(roller.close())
-        except BaseException:
-            for roller in rollers.values():
-                roller.abort()
-            raise
+            made = {bucket: roller.close() for bucket, roller in rollers.items()}
         self.work.files += [(self.partition, bucket, new) for bucket, files in made.items() for new in files]
         return made
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import pyarrow as pa
-
 from bucketlake.format.metadata.manifest import DataFile, ManifestEntry
-from bucketlake.lazy import pc
+from bucketlake.ops.rewrite.rebucket import renumbered
 from bucketlake.ops.rows.one_file import read_key_values
-from bucketlake.ops.rows.roll import Roller
+from bucketlake.ops.rows.roll import rolled
 from bucketlake.ops.table.entries import BucketKey, bucket_key, max_sequences
 from bucketlake.ops.table.made import remove_files
 from bucketlake.ops.table.messages import CommitMessage
@@ -98,16 +96,8 @@ def numbered(files: Sequence[DataFile], first: int) -> list[DataFile]:
 
 
 def _rewritten(store: Store, message: CommitMessage, file: DataFile, shift: int) -> list[DataFile]:
-    roller = Roller(store, message.partition, message.bucket)
-    try:
-        for batch in read_key_values(store, store.paths.bucket_dir(message.partition, message.bucket), file):
-            position = batch.schema.get_field_index(SEQUENCE_FIELD.name)
-            shifted = pc.add(batch.column(position), pa.scalar(shift, pa.int64()))
-            roller.write(batch.set_column(position, batch.schema.field(position), shifted))
-        return list(roller.close())
-    except BaseException:
-        roller.abort()
-        raise
+    read = read_key_values(store, store.paths.bucket_dir(message.partition, message.bucket), file)
+    return rolled(store, message.partition, message.bucket, (renumbered(batch, shift) for batch in read))
 
 
 def _shifted(file: DataFile, shift: int) -> DataFile:

@@ -35,7 +35,7 @@ from bucketlake.ops.rows.one_file import read_key_values
 from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.rows.roll import NEW_FILES, Roller, Rolling
 from bucketlake.ops.scan.splits import deletion_files
-from bucketlake.ops.table.made import remove_files
+from bucketlake.ops.table.made import all_or_nothing, remove_files
 from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import SEQUENCE_FIELD
@@ -186,7 +186,7 @@ def _pass(store: Store, target: Target, rolling: Rolling, rows: Rows) -> Files:
     function = store.options.get("bucket-function.type")
     rollers: dict[int, Roller] = {}
     wanted = frozenset(target.buckets)
-    try:
+    with all_or_nothing(rollers.values()):
         for batch in rows:
             codes = np.asarray(assign_buckets(batch, fields, target.total_buckets, function), np.int64)
             order, spans = slices(codes)
@@ -196,11 +196,7 @@ def _pass(store: Store, target: Target, rolling: Rolling, rows: Rows) -> Files:
                         rollers[bucket] = Roller(store, target.partition, bucket, rolling)
                     whole = end - start == batch.num_rows
                     rollers[bucket].write(batch if whole else batch.take(pa.array(order[start:end])))
-        return {bucket: list(roller.close()) for bucket, roller in rollers.items()}
-    except BaseException:
-        for roller in rollers.values():
-            roller.abort()
-        raise
+        return {bucket: roller.close() for bucket, roller in rollers.items()}
 
 
 def _merged(store: Store, partition: bytes, sources: Sequence[OldBucket]) -> Rows:

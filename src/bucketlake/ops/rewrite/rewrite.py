@@ -125,7 +125,7 @@ class Rewrite:
             return
         if way is Upgrade.MOVE_WITH_CHANGELOG and (self._tells or self._previous is not None):
             changes = self._roller(level, changelog=True) if self._tells else None
-            for changelog in self._tracked(section, level, False, None):
+            for changelog in self._tracked(section, False, None):
                 if changes is not None and changelog is not None:
                     changes.write(changelog)
             self._close(changes, self._outcome.changelog)
@@ -138,7 +138,7 @@ class Rewrite:
         changes = self._roller(level, changelog=True) if tracked and self._tells else None
         for section in group:
             if tracked:
-                for changelog in self._tracked(section, level, drop_deletes, rows):
+                for changelog in self._tracked(section, drop_deletes, rows):
                     if changes is not None and changelog is not None:
                         changes.write(changelog)
             else:
@@ -158,9 +158,7 @@ class Rewrite:
             return (changed.rows for changed in merged)
         return (without_retracts(batch) for batch in runs[0]) if drop_deletes else runs[0]
 
-    def _tracked(
-        self, section: Section, level: int, drop_deletes: bool, rows: Roller | None
-    ) -> Iterator[pa.RecordBatch | None]:
+    def _tracked(self, section: Section, drop_deletes: bool, rows: Roller | None) -> Iterator[pa.RecordBatch | None]:
         """Merge one section, write its rows (None: they are not asked for) and give the changes, slice by slice."""
         looks = settles(self._store.options)
         tracking = Tracking(

@@ -174,14 +174,13 @@ class BlobWriter:
         """A file of so many bytes is done."""
 
     def abort(self) -> None:
-        """Remove all files."""
+        """Remove all files, best effort."""
         if self._open is not None:
             path = self._open.place.path
             _close_quietly(self._open.out)
             self._open = None
             self.made.append(path)
-        for path in self.made:
-            self._env.storage.delete(path)
+        self._env.storage.delete_all(self.made)
 
 
 class _Column(BlobWriter):

@@ -55,7 +55,7 @@ def merge_blobs(store: Store, place: Place, files: Sequence[DataFile]) -> DataFi
     except BaseException:
         with suppress(Exception):
             out.close()
-        store.env.storage.delete(new.path)
+        store.env.storage.delete_all([new.path])
         raise
     narrow = store.with_schema(replace(store.schema, fields=(item,), partition_keys=()))
     return replace(

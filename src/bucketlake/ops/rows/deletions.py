@@ -136,8 +136,7 @@ def write_vectors(store: Store, partition: bytes, bucket: int, vectors: Mapping[
         for group in _rolled(pending, target):
             files.append(_write(store, partition, bucket, group))
     except BaseException:
-        for file in files:
-            store.env.storage.delete(store.paths.index_path(partition, bucket, file))
+        store.env.storage.delete_all([store.paths.index_path(partition, bucket, file) for file in files])
         raise
     return files
 

@@ -132,6 +132,11 @@ def record_batches(data: Given, partition: Mapping[str, Any], schema: TableSchem
     return _batches(data, fields, constants)
 
 
+def batches_of(data: Given) -> Iterator[pa.RecordBatch]:
+    """The batches of what `arrow_input` gave, checked as those of `record_batches`."""
+    return _batches(data, {}, {})
+
+
 def _batches(
     data: Given, fields: Mapping[str, pa.Field], constants: Mapping[str, pa.Scalar]
 ) -> Iterator[pa.RecordBatch]:

@@ -14,13 +14,14 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import InvalidError, NotFoundError
 from bucketlake.format.data.datafile import Recorded, read_recorded
 from bucketlake.format.data.file_format import format_of
 from bucketlake.format.metadata.manifest import DataFile, FileSource
 from bucketlake.ops.rows.column_files import held
 from bucketlake.ops.rows.deletions import Mask, without_deleted
 from bucketlake.ops.rows.row_ids import COLUMNS, RowIds, holds_ids
+from bucketlake.ops.table.known import is_newer
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.evolution import ReadColumn, evolve_batch, read_mapping
@@ -85,11 +86,11 @@ def file_layout(store: Store, file: DataFile, fields: Sequence[DataField]) -> Fi
     """
     written = store.schema_of(file.schema_id)
     if written.tracks_rows:
-        return _tracked_layout(written, file, fields)
+        return _tracked_layout(store, written, file, fields)
     stored = tuple(item for item in written.file_fields if item not in written.key_fields)
     keys = {item.id for item in store.schema.key_fields}
     fields = [replace(f, id=f.id - KEY_FIELD_ID_START) if f.id in keys else f for f in fields]
-    columns = read_mapping(stored, fields)
+    columns = read_mapping(stored, fields, newer=is_newer(store, file.schema_id))
     sources = [column.source for column in columns if column.source is not None]
     names = tuple(dict.fromkeys(source.name for source in sources)) or (_narrowest(written, written.fields),)
     renamed = {
@@ -101,12 +102,12 @@ def file_layout(store: Store, file: DataFile, fields: Sequence[DataField]) -> Fi
     return FileLayout(stored, names, columns, renamed, sequence, file.file_size, file.row_count)
 
 
-def _tracked_layout(written: TableSchema, file: DataFile, fields: Sequence[DataField]) -> FileLayout:
+def _tracked_layout(store: Store, written: TableSchema, file: DataFile, fields: Sequence[DataField]) -> FileLayout:
     """As `file_layout` of a table whose rows have ids: these are the file's where it holds them. No condition on them
     can be put to the file: what it lacks is told by its manifest."""
     values = held(written, file)
     stored = (*values, *COLUMNS) if holds_ids(file) and not written.data_evolution else values
-    columns = read_mapping((*values, *COLUMNS), fields)
+    columns = read_mapping((*values, *COLUMNS), fields, newer=is_newer(store, file.schema_id))
     sources = [column.source for column in columns if column.source is not None]
     there = dict.fromkeys(source.name for source in sources if source in stored)
     names = tuple(there) or (_narrowest(written, values),)
@@ -163,8 +164,23 @@ def read_numbered_file(
     """The stored columns of one file, batch by batch, each with the position of its first row; rows outside of
     `condition`, and rows `left_out`, may be missing."""
     recorded = layout.recorded(path)
-    found = read_recorded(store.env.storage, recorded, layout.stored, layout.names, condition, left_out)
-    return found if layout.ids is None else layout.ids.filled(found)
+    try:
+        found = read_recorded(store.env.storage, recorded, layout.stored, layout.names, condition, left_out)
+        yield from found if layout.ids is None else layout.ids.filled(found)
+    except NotFoundError as error:
+        raise gone(store, error, path=path) from error
+
+
+def gone(store: Store, error: Exception, **details: object) -> NotFoundError:
+    """What is said of a data file that a plan names and the storage does not have."""
+    return NotFoundError(
+        "a data file is gone",
+        table=store.paths.root,
+        **details,
+        reason=str(error).split("\n")[0],
+        remedy="its snapshot may have expired: read again, and keep what long reads and streams need by a tag or a "
+        "'consumer-id'; if it stays so, restore the file, or see `bucketlake fsck`",
+    )
 
 
 def _narrowest(written: TableSchema, stored: Sequence[DataField]) -> str:

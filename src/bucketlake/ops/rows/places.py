@@ -78,9 +78,9 @@ def is_hashed(folders: Sequence[str]) -> bool:
     return signs == _SIGNS
 
 
-def murmur3(data: bytes, seed: int = 0) -> int:
-    """The 32-bit murmur3 of a few bytes, as Guava has it."""
-    state, whole = seed, len(data) // 4 * 4
+def murmur3(data: bytes) -> int:
+    """The 32-bit murmur3 of a few bytes with seed 0, as Guava has it."""
+    state, whole = 0, len(data) // 4 * 4
     for start in range(0, whole, 4):
         state ^= _mixed(int.from_bytes(data[start : start + 4], "little"))
         state = (_turned(state, 13) * 5 + 0xE6546B64) & 0xFFFFFFFF

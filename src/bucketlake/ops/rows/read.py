@@ -21,7 +21,7 @@ from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.row.hashing import assign_buckets
 from bucketlake.lazy import pc
 from bucketlake.lsm.changelog import TrackedRun, merge_settled, settles
-from bucketlake.lsm.difference import difference
+from bucketlake.lsm.difference import DELETE, difference
 from bucketlake.lsm.engines.engines import MergeEngine
 from bucketlake.lsm.engines.rules import engine_of, order_of
 from bucketlake.lsm.keys import KeyOrder
@@ -300,11 +300,15 @@ class SplitReader:
 
     def differing(self, before: Split, predicate: Predicate | None, deletes: bool) -> Iterator[pa.RecordBatch]:
         """The rows that this split has and `before` has not, in key order; with `deletes` also those that only `before`
-        has, as -D. Rows are compared by all columns.
+        has, as -D. Rows are compared by all columns. Pending rows are `before` of a split without files only.
 
         Spec: docs/spec/incremental.md#diff
         """
         older = SplitReader(self._store, before, self._fields)
+        if before.bucket == POSTPONE_BUCKET:
+            for batch in older.with_pending(predicate) if deletes else ():
+                yield _as_deletes(batch)
+            return
         names = self._schema.field_names
         order = order_of(self._schema, self._store.options)
         left, right = (side._sorted(predicate, names, deletes, ordered=True) for side in (older, self))
@@ -477,6 +481,14 @@ def _ignored(options: TableOptions) -> tuple[type[BucketlakeError], ...]:
 @cache
 def _kept_kinds() -> pa.Array:
     return pa.array([0, 2], pa.int8())  # +I, +U
+
+
+def _as_deletes(batch: pa.RecordBatch) -> pa.RecordBatch:
+    place = batch.schema.get_field_index(KIND_FIELD.name)
+    if place < 0:
+        return batch
+    kinds = pa.array(np.full(batch.num_rows, DELETE, np.int8))
+    return batch.set_column(place, batch.schema.field(place), kinds)
 
 
 def _without_deletes(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -8,7 +8,7 @@ Spec: docs/spec/datafile.md#rolling
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -28,6 +28,7 @@ from bucketlake.ops.rows.blob_files import BlobFiles
 from bucketlake.ops.rows.managed_blobs import PackReferences
 from bucketlake.ops.rows.places import Place, Places
 from bucketlake.ops.rows.row_ids import is_tracked, of_tracked
+from bucketlake.ops.table.made import all_or_nothing
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.table.wall_clock import local_from_epoch
 from bucketlake.options.options import TableOptions
@@ -84,7 +85,7 @@ class Roller:
     `tracked` store carry their ids.
 
     `close` gives the files; `abort` removes all of them, those already closed too. A failed write must be followed by
-    `abort`.
+    `abort`: see `all_or_nothing`, and `rolled` for rows that go to one roller.
     """
 
     def __init__(self, store: Store, partition: bytes, bucket: int, rolling: Rolling = NEW_FILES) -> None:
@@ -157,14 +158,13 @@ class Roller:
         return list(self._files)
 
     def abort(self) -> None:
-        """Remove every file that this roller made."""
+        """Remove every file that this roller made, best effort."""
         if self._open is not None:
             self._open.writer.abort()
             self._open = None
         if self._blobs is not None:
             self._blobs.abort()
-        for path in self._paths:
-            self._store.env.storage.delete(path)
+        self._store.env.storage.delete_all(self._paths)
         self._files, self._paths = [], []
 
     # ---- one file
@@ -281,6 +281,17 @@ class Roller:
             by_name = dict(zip(self._schema.field_names, values, strict=True))
             found = [by_name[name] for name in self._schema.trimmed_primary_keys]
         return encode_stats(found, _types(keys))
+
+
+def rolled(
+    store: Store, partition: bytes, bucket: int, batches: Iterable[pa.RecordBatch], rolling: Rolling = NEW_FILES
+) -> list[DataFile]:
+    """The files of one bucket's rows, which come as `Roller` takes them. On an error none stays."""
+    roller = Roller(store, partition, bucket, rolling)
+    with all_or_nothing([roller]):
+        for batch in batches:
+            roller.write(batch)
+        return roller.close()
 
 
 def described(store: Store, name: str, written: WrittenFile, rolling: Rolling = NEW_FILES) -> DataFile:

@@ -22,13 +22,14 @@ from bucketlake.format.metadata.manifest import ManifestEntry
 from bucketlake.format.row.binary_row import without_arity_header
 from bucketlake.format.row.order import NULL, Rank, ranked_row
 from bucketlake.lsm.levels import key_range_of
-from bucketlake.ops.scan.pruning import MANY_VERSIONS, Pruner
+from bucketlake.ops.scan.pruning import Pruner
 from bucketlake.ops.scan.scan import Plan, Scan, check_vectors, entry_filter, keyed_entries
 from bucketlake.ops.scan.splits import Section, deletion_files, overlapping, pack, split_of, without_deletes
 from bucketlake.ops.table.messages import BucketVectors, Split
 from bucketlake.ops.table.newest import newest_schema
 from bucketlake.ops.table.partition_times import partition_time
 from bucketlake.ops.table.store import Store
+from bucketlake.options.merge import COMPUTING
 from bucketlake.paths import MAIN
 from bucketlake.predicate.tree import Predicate, restrict
 from bucketlake.schema.chain import chain_keys
@@ -235,7 +236,7 @@ def plan_chain(snapshots: tuple[Store, Scan], deltas: tuple[Store, Scan], found:
     )
     _check_alike(snapshots[0], store)
     uses = Counter(place for link in found for place in ((0, link.anchor), *((1, one) for one in link.deltas)))
-    many = str(store.options.get("merge-engine")) in MANY_VERSIONS
+    many = str(store.options.get("merge-engine")) in COMPUTING
     splits: tuple[list[Split], list[Split]] = ([], [])
     taken: set[int] = set()
     for link in found:

@@ -11,7 +11,7 @@ Spec: docs/spec/incremental.md
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 
 from bucketlake.errors import InvalidError
@@ -35,6 +35,7 @@ from bucketlake.ops.scan.splits import Section, append_groups, deletion_files, o
 from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.messages import BucketVectors, Split
 from bucketlake.ops.table.store import Store, parallel
+from bucketlake.schema.schema import BucketMode
 from bucketlake.values import dataclass
 
 __all__ = ["difference", "plan_read", "rescaled"]
@@ -160,12 +161,11 @@ class _Side:
 
 def difference(store: Store, before: Snapshot, after: Snapshot) -> tuple[Split, ...]:
     """How the rows of two snapshots differ. Unlike reads in mode diff it looks into files that both have, where their
-    keys meet those of others: a key whose newest row went may have an older one there. Of partitions that have another
-    number of buckets since, all rows that were there, and all that are: a row may have gone to any bucket."""
+    keys meet those of others: a key whose newest row went may have an older one there. Where a row may have gone to any
+    bucket (`_moved`), all rows that were there, and all that are."""
     wanted, pruner = replace(entry_filter(store, Scan()), min_level=0), Pruner(store, None)
     old, new = (_Side.of(store, snapshot, wanted, pruner) for snapshot in (before, after))
-    moved = rescaled((entry.partition, entry.total_buckets) for entry in (*old.entries, *new.entries))
-    return _diff(store, old, new, pruner, moved, whole=True).splits
+    return _diff(store, old, new, pruner, told=True).splits
 
 
 def rescaled(found: Iterable[tuple[bytes, int]]) -> set[bytes]:
@@ -186,11 +186,9 @@ def _has_overwrite(store: Store, before: Snapshot, after: Snapshot) -> bool:
     )
 
 
-def _diff(
-    store: Store, old: _Side, new: _Side, pruner: Pruner, moved: Collection[bytes] = (), *, whole: bool = False
-) -> Plan:
-    """`moved`: partitions in which old and new files are not compared, but are splits of their own. `whole`: files of
-    both sides are read on both, where others of their section differ, as always where an overwrite lies in between."""
+def _diff(store: Store, old: _Side, new: _Side, pruner: Pruner, *, told: bool = False) -> Plan:
+    """`told`: files of both sides are read on both, where others of their section differ, as always where an overwrite
+    lies in between; and where rows may have moved, old and new files are not compared, but are splits of their own."""
     keyed = bool(store.schema.primary_keys)
     # Rows that left a file by its deletion vector alone are a difference, which append tables do not tell.
     before, after = old.without(new, by_vectors=keyed), new.without(old, by_vectors=keyed)
@@ -199,13 +197,12 @@ def _diff(
         groups = [group for group, _ in append_groups(store, _by_bucket(entries).values())]
         return Plan(new.snapshot, tuple(entries), tuple(after.split(store, group, raw=True) for group in groups))
     older = [replace(entry, file=replace(entry.file)) for entry in before.entries]  # both may have the very same
-    whole = whole or (bool(older) and _has_overwrite(store, old.snapshot, new.snapshot))
+    whole = told or (bool(older) and _has_overwrite(store, old.snapshot, new.snapshot))
     is_old, is_new = ({id(entry) for entry in entries} for entries in (older, after.entries))
     both = [entry for entry in new.entries if id(entry) not in is_new] if whole else []
+    moved = _moved(store, (*old.entries, *new.entries), (*older, *after.entries)) if told else set()
     splits = []
-    stay = [entry for entry in (*older, *both, *after.entries) if entry.partition not in moved]
-    gone, came = ([entry for entry in some if entry.partition in moved] for some in (older, after.entries))
-    for group in (*_groups(store, stay), *_groups(store, gone), *_groups(store, came)):
+    for group in _groups(store, [entry for entry in (*older, *both, *after.entries) if entry.partition not in moved]):
         ids = [id(entry) for entry in group]
         if is_old.isdisjoint(ids) and is_new.isdisjoint(ids):
             continue
@@ -213,4 +210,23 @@ def _diff(
         left = replace(left, files=tuple(f for f, one in zip(left.files, ids, strict=True) if one not in is_new))
         files = tuple(f for f, one in zip(right.files, ids, strict=True) if one not in is_old)
         splits.append(replace(right, files=files, before=left))
+    places = {bucket_key(entry) for entry in (*older, *after.entries) if entry.partition in moved}
+    stay = [entry for entry in both if bucket_key(entry) in places]
+    for entries, gone in ((older, True), (after.entries, False)):
+        for group in _groups(store, [*(entry for entry in entries if entry.partition in moved), *stay]):
+            left, right = (side.split(store, group, raw=False) for side in (before, after))
+            right = replace(right, files=(), before=left) if gone else replace(right, before=replace(left, files=()))
+            splits.append(right)
     return Plan(new.snapshot, (*older, *after.entries), tuple(splits))
+
+
+def _moved(store: Store, entries: Iterable[ManifestEntry], changed: Iterable[ManifestEntry]) -> set[bytes]:
+    """The partitions in which a key may have another bucket since: those that were rescaled, and where buckets are
+    assigned, those in which several have changed."""
+    found = rescaled((entry.partition, entry.total_buckets) for entry in entries)
+    if store.schema.bucket_mode not in (BucketMode.DYNAMIC, BucketMode.KEY_DYNAMIC):
+        return found
+    places: dict[bytes, set[int]] = {}
+    for entry in changed:
+        places.setdefault(entry.partition, set()).add(entry.bucket)
+    return found | {partition for partition, buckets in places.items() if len(buckets) > 1}

@@ -18,6 +18,7 @@ from bucketlake.lazy import lazy, np, npt, pa, pc
 from bucketlake.ops.rows.row_ids import id_bounds
 from bucketlake.ops.table.partitions import partition_columns
 from bucketlake.ops.table.store import Store
+from bucketlake.options.merge import COMPUTING
 from bucketlake.predicate.evaluate import Bounds, fitted, may_match_all
 from bucketlake.predicate.tree import Predicate, columns_of, key_values, restrict
 from bucketlake.schema.schema import BucketMode, TableSchema
@@ -32,7 +33,6 @@ else:  # a plan without a condition prunes nothing
 
 Mask = npt.NDArray["np.bool_"]
 T = TypeVar("T")
-MANY_VERSIONS = ("partial-update", "aggregation")
 
 
 def manifests_may_match(store: Store, predicate: Predicate, manifests: Sequence[ManifestFile]) -> Mask:
@@ -94,7 +94,7 @@ class Pruner:
         keys = schema.trimmed_primary_keys if schema.primary_keys else ()
         self._key_part = restrict(where, keys) if where is not None and keys else None
         vectors = store.options.get("deletion-vectors.enabled")
-        self._newest_decides = bool(vectors) or store.options.get("merge-engine") not in MANY_VERSIONS
+        self._newest_decides = bool(vectors) or store.options.get("merge-engine") not in COMPUTING
 
     def by_key(self, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
         """Files whose keys may match; all files of tables without primary key."""

@@ -56,15 +56,15 @@ class Selection:
     span: Span | None = None
 
 
-def select_snapshot(store: Store, options: TableOptions | None = None) -> Selection:
-    """The snapshot that `scan.mode` and the time travel options choose, or the span that `incremental-between`,
+def select_snapshot(store: Store) -> Selection:
+    """The snapshot that the store's `scan.mode` and time travel options choose, or the span that `incremental-between`,
     `incremental-between-timestamp` or `incremental-to-auto-tag` does; without any, the newest snapshot.
 
     Errors: NotFoundError for a snapshot, tag or table that is not there, ConflictError for a table that was made anew
     since this handle was opened, InvalidError for options that contradict each other or a time before the first
     snapshot, UnsupportedError for modes that need more than one snapshot.
     """
-    found = _selected(store, store.options if options is None else options)
+    found = _selected(store, store.options)
     store.check_holds(found.snapshot)
     return found
 

@@ -17,9 +17,9 @@ from dataclasses import replace
 from bucketlake.errors import CommitUnknownError, ConflictError, InvalidError, NotFoundError
 from bucketlake.format.guard import decoding, json_object
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
-from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.messages import CommitMessage
+from bucketlake.ops.table.retry import on_newest
 from bucketlake.ops.table.store import Store
 from bucketlake.values import dataclass
 

@@ -1,6 +1,6 @@
 """Where a stream stands: the unit that it reads next, as offsets keep it.
 
-    {"version": 1, "snapshot": 7, "index": 2, "full": false, "seen": "manifest-list-…-1"}
+    {"version": 1, "snapshot": 7, "index": 2, "full": false, "seen": "manifest-list-…-1", "made": 1764000000000}
 
 Spec: docs/spec/streaming.md#offsets
 """
@@ -20,12 +20,14 @@ VERSION = 1
 class Position:
     """The unit `index` of what a snapshot holds (`full`) or changed is read next. `seen`: the delta manifest list of
     the snapshot that was read last, "" where none was: what tells a history that was rolled back and went on
-    otherwise."""
+    otherwise. `made`: when the table was created, epoch milliseconds, 0 where that is not known: what tells another
+    table in its place."""
 
     snapshot: int
     index: int = 0
     full: bool = False
     seen: str = ""
+    made: int = 0
 
     @property
     def last(self) -> int:
@@ -45,15 +47,17 @@ class Position:
             "index": self.index,
             "full": self.full,
             "seen": self.seen,
+            "made": self.made,
         }
 
     @classmethod
     def of(cls, offset: Mapping[str, Any]) -> Position:
         """The position that an offset holds. CorruptError; UnsupportedError for one of a later version."""
         version, snapshot, index = (offset.get(key) for key in ("version", "snapshot", "index"))
-        numbers = [value for value in (version, snapshot, index) if isinstance(value, int) and value >= 0]
-        if len(numbers) != 3:
+        made, full = offset.get("made", 0), offset.get("full", False)
+        numbers = [value for value in (version, snapshot, index, made) if type(value) is int and value >= 0]
+        if len(numbers) != 4 or not isinstance(full, bool):
             raise CorruptError("not an offset of a stream", offset=str(dict(offset))[:200])
         if numbers[0] != VERSION:
             raise UnsupportedError("an offset of a later version", version=numbers[0], remedy="use a newer bucketlake")
-        return cls(numbers[1], numbers[2], offset.get("full") is True, str(offset.get("seen") or ""))
+        return cls(numbers[1], numbers[2], full, str(offset.get("seen") or ""), numbers[3])

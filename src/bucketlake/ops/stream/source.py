@@ -14,11 +14,11 @@ Spec: docs/spec/streaming.md
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 
-from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
+from bucketlake.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
-from bucketlake.ops.clean.consumers import advance_consumer
+from bucketlake.ops.clean.consumers import advance_consumer, place_of_consumer
 from bucketlake.ops.scan.select import INCREMENTAL_KEYS, Selection, epoch_of_text
 from bucketlake.ops.stream.limits import Limits, Taken
 from bucketlake.ops.stream.position import Position
@@ -26,7 +26,7 @@ from bucketlake.ops.stream.units import NO_MORE, Follow, changed, held, pruned, 
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.tree import Predicate
-from bucketlake.schema.schema import BucketMode
+from bucketlake.schema.schema import BucketMode, TableSchema
 from bucketlake.values import dataclass
 
 IGNORE_EXPIRED = "read.stream.ignore-expired"
@@ -53,11 +53,11 @@ class Source:
     def origin(self) -> Position:
         """Where a new stream starts; a consumer that is there goes on where it stands."""
         name = self.store.options.get("consumer-id")
-        known = None if name is None or self._starts_anew else self.store.consumers().get(name)
-        found = self._at(known) if known is not None else self._by_mode()
+        known = None if name is None or self._starts_anew else place_of_consumer(self.store, name)
+        found = self._inside_of(*known) if known is not None else self._by_mode()
         if name is not None and known is None:
             self.progress(found)  # what it reads first must not expire before it has
-        return found
+        return replace(found, made=self._made())
 
     @property
     def _starts_anew(self) -> bool:
@@ -94,6 +94,11 @@ class Source:
         before = self.store.find_snapshot(snapshot - 1)
         return Position(snapshot, seen="" if before is None else before.delta_manifest_list)
 
+    def _inside_of(self, number: int, index: int, full: bool) -> Position:
+        if not index and not full:
+            return self._at(number)
+        return Position(number, index, full, self.store.snapshot(number).delta_manifest_list)
+
     def _all_of(self, snapshot: Snapshot) -> Position:
         return Position(snapshot.id, full=True, seen=snapshot.delta_manifest_list)
 
@@ -107,6 +112,10 @@ class Source:
         more.
         """
         start = self._checked(start)
+        end = self._ending(start, limits, until)
+        return start if end.place == start.place else replace(end, made=start.made or self._made())
+
+    def _ending(self, start: Position, limits: Limits | None, until: int | None) -> Position:
         newest, filled = self._newest(start, until), False
         if limits is not None and limits.bounds:
             end, filled = self._within(start, newest, limits)
@@ -129,6 +138,8 @@ class Source:
         taken, at = Taken(limits), start
         while at.full or (newest is not None and at.snapshot <= newest.id):
             units = self._units(at)
+            if at.index > len(units):
+                raise self._beyond(at, len(units))
             for index in range(at.index, len(units)):
                 if not taken.take(units[index]):
                     return self._inside(at, index), True
@@ -181,11 +192,15 @@ class Source:
         schema = self.store.schema
         rows_alone = start.full and end.place <= Position(start.snapshot + 1).place
         ordered = not rows_alone if schema.primary_keys else schema.bucket > 0
-        units = self._between(self._checked(start), end)
+        start = self._checked(start)
+        self._check_history(end)
+        units = self._between(start, end)
         moved = rescaled_in(units) if ordered and schema.bucket_mode in _HASHED else set()
+        whole = ordered and self._moves_keys(start, end)
         groups: dict[object, list[Split]] = {}
         for unit in pruned(self.store, units, self.where):
-            key = (unit.partition, None if unit.partition in moved else unit.bucket) if ordered else len(groups)
+            together = whole or unit.partition in moved
+            key = (unit.partition, None if together else unit.bucket) if ordered else len(groups)
             groups.setdefault(key, []).append(unit)
         return [tuple(found) for found in groups.values()]
 
@@ -195,9 +210,21 @@ class Source:
         while at.place < end.place:
             units = self._units(at)
             same = (at.snapshot, at.full) == (end.snapshot, end.full)
+            if max(at.index, end.index if same else 0) > len(units):
+                raise self._beyond(end if same else at, len(units))
             found += units[at.index : end.index if same else None]
             at = end if same else self._past(at)
         return found
+
+    def _moves_keys(self, start: Position, end: Position) -> bool:
+        """Whether a key may leave its bucket between two positions, without a rescale: it comes back into a partition
+        by a new assignment, behind an overwrite or, in a cross-partition table, from another partition; or it waits
+        again for a bucket, behind an overwrite of rows that had theirs."""
+        mode = self.store.schema.bucket_mode
+        if mode not in (BucketMode.DYNAMIC, BucketMode.POSTPONE):
+            return mode is BucketMode.KEY_DYNAMIC
+        numbers = range(start.snapshot, end.last + 1)
+        return any(self._changes(number).commit_kind is CommitKind.OVERWRITE for number in numbers)
 
     def _units(self, at: Position) -> list[Split]:
         key = (at.snapshot, at.full)
@@ -227,6 +254,27 @@ class Source:
 
     def _checked(self, at: Position) -> Position:
         """The position, if what was read before it is still what the table went on from."""
+        self._check_history(at)
+        latest = self.store.latest_snapshot_id() or 0
+        gone = at.snapshot <= latest and self.store.find_changes(at.snapshot) is None
+        if gone and not self.store.options.get(IGNORE_EXPIRED):
+            raise self._expired(at.snapshot)
+        if gone:
+            earliest = self.store.earliest_snapshot()
+            return at if earliest is None else self._at(earliest.id)
+        return at
+
+    def _check_history(self, at: Position) -> None:
+        """Raise InvalidError where the table does not have what was read before a position, NotFoundError where there
+        is no table."""
+        latest = self.store.latest_snapshot_id() or 0
+        made = self._made() if at.made and latest >= at.last + (not at.full) else 0
+        if made and made != at.made:
+            raise InvalidError(
+                "the table that the stream reads was dropped, and another one has its name",
+                table=self.store.paths.root,
+                remedy="read the other one under another checkpoint",
+            )
         last = self.store.find_snapshot(at.last)
         if at.seen and last is not None and last.delta_manifest_list != at.seen:
             raise InvalidError(
@@ -235,7 +283,6 @@ class Source:
                 snapshot=at.last,
                 remedy=NO_MORE,
             )
-        latest = self.store.latest_snapshot_id() or 0
         if not latest and not self.store.env.storage.list(self.store.paths.schema_dir):
             raise NotFoundError(
                 "the table that the stream reads is not there any more",
@@ -250,13 +297,24 @@ class Source:
                 newest=latest,
                 remedy=NO_MORE,
             )
-        gone = at.snapshot <= latest and self.store.find_changes(at.snapshot) is None
-        if gone and not self.store.options.get(IGNORE_EXPIRED):
-            raise self._expired(at.snapshot)
-        if gone:
-            earliest = self.store.earliest_snapshot()
-            return at if earliest is None else self._at(earliest.id)
-        return at
+
+    def _made(self) -> int:
+        """When the table was created, as is written now: not what this handle remembers. 0 where that is not known."""
+        path = self.store.paths.schema(0)
+        try:
+            return TableSchema.decode(self.store.env.storage.read(path), path, 0).time_millis
+        except NotFoundError:
+            return 0
+
+    def _beyond(self, at: Position, units: int) -> CorruptError:
+        return CorruptError(
+            "an offset of a stream is beyond what its snapshot has",
+            table=self.store.paths.root,
+            snapshot=at.snapshot,
+            index=at.index,
+            units=units,
+            remedy=f"read with the options that the stream began with, restore its checkpoint, or {NO_MORE}",
+        )
 
     def _expired(self, number: int) -> NotFoundError:
         earliest = self.store.earliest_snapshot()
@@ -286,7 +344,7 @@ class Source:
         """Let the stream's consumer, if it has one, keep what comes from here on."""
         name = self.store.options.get("consumer-id")
         if name is not None:
-            advance_consumer(self.store, name, at.snapshot)
+            advance_consumer(self.store, name, at.snapshot, at.index, at.full)
 
 
 _OF_BATCHES = (*INCREMENTAL_KEYS, "scan.tag-name", "scan.watermark", "scan.version")

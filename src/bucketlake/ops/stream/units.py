@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from bucketlake.errors import NotFoundError
+from bucketlake.errors import ConflictError, NotFoundError
 from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.lsm.compaction import CompactionRule
@@ -22,17 +22,21 @@ from bucketlake.ops.scan.scan import Scan, changelog_entries, delta_entries, ent
 from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.scan.splits import overlapping, split_of
 from bucketlake.ops.table.entries import BucketKey, bucket_key
+from bucketlake.ops.table.known import is_newer
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.predicate.tree import Predicate
-from bucketlake.schema.schema import BucketMode
+from bucketlake.schema.schema import BucketMode, is_replaced
 from bucketlake.values import dataclass
 
 FINEST = {"source.split.target-size": "1 b", "source.split.open-file-cost": "1 b"}
 """With these no two sections or files are packed into one split."""
 SHARED = {"source.split.target-size": "128 mb", "source.split.open-file-cost": "1 b"}
 """For pending rows: each split of a partition that has some reads all of them."""
+PRODUCER = "changelog-producer"
+_PENDING = "postpone.merge-on-read"
+_PENDING_TOO: dict[str, str | None] = {**SHARED, "scan.mode": None, _PENDING: "true"}
 NO_MORE = "start anew, from what is there, under another checkpoint"
 
 
@@ -50,22 +54,21 @@ class Follow:
         options, keyed = store.options, bool(store.schema.primary_keys)
         overwrites = bool(options.get("streaming-read-overwrite"))
         appended = bool(options.get("streaming-read-append-overwrite"))
-        return cls(options.get("changelog-producer") != "none", overwrites and keyed, appended and not keyed)
+        return cls(options.get(PRODUCER) != "none", overwrites and keyed, appended and not keyed)
 
 
 def held(store: Store, selection: Selection) -> list[Split]:
     """The units of all rows of one snapshot that no later snapshot tells: what waits for the compaction that tells its
     changes is left out, and what was told as it was appended is not, whatever batch reads see of it."""
     refuse_changes(store.schema, "streams")
-    producer, level, least = store.options.get("changelog-producer"), None, 0
+    producer, level, least = store.options.get(PRODUCER), None, 0
     if producer == "full-compaction":
         level = CompactionRule.of(store.options).num_levels - 1
     elif producer == "lookup":
         least = 1
     options: dict[str, str | None] = dict(FINEST)
     if store.schema.bucket_mode is BucketMode.POSTPONE:
-        options = {**(SHARED if producer == "none" else FINEST), "scan.mode": None}
-        options["postpone.merge-on-read"] = "true" if producer == "none" else "false"
+        options = _PENDING_TOO if producer == "none" else {**FINEST, "scan.mode": None, _PENDING: "false"}
     scan = Scan(selection=selection, level=level, min_level=least if store.schema.primary_keys else None)
     return sorted(plan(store.with_options(options), scan).splits, key=_place)
 
@@ -73,22 +76,74 @@ def held(store: Store, selection: Selection) -> list[Split]:
 def changed(store: Store, snapshot: Snapshot, follow: Follow) -> list[Split]:
     """The units of what a snapshot changed, in each bucket in the order in which it came."""
     refuse_changes(store.schema, "streams")
-    if snapshot.commit_kind is CommitKind.OVERWRITE and follow.overwrites:
+    follow = _as_committed(store, snapshot, follow)
+    told = snapshot.commit_kind is CommitKind.OVERWRITE and follow.overwrites
+    if told and snapshot.id > 1:
         before = store.find_snapshot(snapshot.id - 1)
         if before is None:
             raise NotFoundError("an overwrite is told by the snapshot before it", snapshot=snapshot.id, remedy=NO_MORE)
-        units = sorted(difference(store.with_options(FINEST), before, snapshot), key=_place)
-        moved = rescaled_in(units)  # there a row's old bucket may come after its new one, and what is gone comes first
+        _check_same_table(store, before)
+        pending = None if follow.changelog else _replaced_pending(store, before, snapshot)
+        replaced = difference(store.with_options(FINEST), before, snapshot) if pending is None else pending
+        units = sorted(replaced, key=_place)
+        # Where a row's old bucket may come after its new one, what is gone comes first.
+        apart = assigns(store) or pending is not None
+        moved = {unit.partition for unit in units} if apart else rescaled_in(units)
         return sorted(units, key=lambda unit: (unit.partition, unit.partition in moved and bool(unit.files)))
-    found = _told(store, snapshot, follow)
+    # The first snapshot of all took nothing away: what it added is all that there is to tell.
+    found = _told(store, snapshot, Follow(changelog=False, appended=True) if told else follow)
     wanted = replace(entry_filter(store, Scan()), min_level=0, level=None)
     if store.schema.bucket_mode is BucketMode.POSTPONE and not follow.changelog:
         wanted = replace(wanted, min_bucket=None)  # pending rows are told as they come: their compaction tells nothing
     kept = wanted.apply(store, found)
-    pending = [entry for entry in kept if entry.bucket == POSTPONE_BUCKET]
+    if kept:
+        _check_same_table(store, snapshot)
+    waiting = [entry for entry in kept if entry.bucket == POSTPONE_BUCKET]
     real = [entry for entry in kept if entry.bucket != POSTPONE_BUCKET]
-    groups = [*_pending_groups(store, snapshot, pending), *_groups(store, real)]
+    groups = [*_pending_groups(store, snapshot, waiting), *_groups(store, real)]
     return [split_of_changes(store, snapshot, group) for group in groups]
+
+
+def _as_committed(store: Store, snapshot: Snapshot, follow: Follow) -> Follow:
+    """How a snapshot tells its changes, which the table's changelog producer was asked when it was committed: by ALTER
+    it may have another one since. What a reader sets of its own stays."""
+    if snapshot.schema_id == store.schema.id:
+        return follow
+    changelog = store.schema_of(snapshot.schema_id).table_options.get(PRODUCER) != "none"
+    if changelog == follow.changelog or PRODUCER in store.dynamic_options():
+        return follow
+    return replace(follow, changelog=changelog)
+
+
+def _check_same_table(store: Store, snapshot: Snapshot) -> None:
+    """Raise ConflictError where REPLACE TABLE came between a snapshot and the schema that it is read under."""
+    if is_newer(store, snapshot.schema_id) or not is_replaced(store.schema_of(snapshot.schema_id), store.schema):
+        return
+    raise ConflictError(
+        "the table was replaced since the stream was here: the snapshot's rows are of the one before",
+        table=store.paths.root,
+        snapshot=snapshot.id,
+        remedy=NO_MORE,
+    )
+
+
+def _replaced_pending(store: Store, before: Snapshot, after: Snapshot) -> list[Split] | None:
+    """Of an overwrite where pending rows, told as they came, went or came: all rows that its partitions had, and all
+    that they have. None where there are none."""
+    if store.schema.bucket_mode is not BucketMode.POSTPONE:
+        return None
+    touched = delta_entries(store, after)
+    if all(entry.bucket != POSTPONE_BUCKET for entry in touched):
+        return None
+    places, reading = {entry.partition for entry in touched}, store.with_options(_PENDING_TOO)
+    scans = (Scan(selection=Selection(one), min_level=0) for one in (before, after))
+    gone, came = ([split for split in plan(reading, scan).splits if split.partition in places] for scan in scans)
+    return [*(replace(split, files=(), parts=(), before=split) for split in gone), *came]
+
+
+def assigns(store: Store) -> bool:
+    """Whether a key's bucket is looked up rather than computed: once it is gone, it may come back in another one."""
+    return store.schema.bucket_mode in (BucketMode.DYNAMIC, BucketMode.KEY_DYNAMIC)
 
 
 def rescaled_in(units: Iterable[Split]) -> set[bytes]:

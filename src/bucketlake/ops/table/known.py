@@ -7,6 +7,7 @@ that these may have: of a column that another commit brought meanwhile all value
     renewed(store)               the table under its newest schema, its dynamic options kept
     knowing(store, snapshot)     that, where the snapshot was committed under columns that the handle does not have
     check_known(store, snapshot) ConflictError there: for what has been told its columns already
+    is_newer(store, schema_id)   whether a file is of a later schema; ConflictError where REPLACE TABLE came between
     check_columns(store, messages) the same of what was written: asked of every commit of messages
 
 Spec: docs/conflicts.md#columns-that-come-meanwhile
@@ -23,7 +24,7 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.newest import newest_schema
 from bucketlake.ops.table.store import Store
-from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.schema import TableSchema, is_replaced
 from bucketlake.types.model import DataField
 
 
@@ -80,6 +81,22 @@ def check_columns(store: Store, messages: Iterable[CommitMessage]) -> None:
             newest=newest,
             remedy="open the table again and repeat the change",
         )
+
+
+def is_newer(store: Store, schema_id: int) -> bool:
+    """Whether a file was written under a schema that came after the one that the handle has. ConflictError where the
+    table was replaced in between: the file's rows have nothing of what the handle calls its columns."""
+    if schema_id <= store.schema.id:
+        return False
+    if is_replaced(store.schema, store.schema_of(schema_id), strictly=True):
+        raise ConflictError(
+            "the table was replaced since it was opened",
+            table=store.paths.root,
+            schema=store.schema.id,
+            newest=schema_id,
+            remedy="open the table again; a stream's query, start it again from a new read_stream",
+        )
+    return True
 
 
 def knows(store: Store, snapshot: Snapshot | None) -> bool:

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Protocol
 
 from bucketlake.errors import BucketlakeError
 from bucketlake.format.index.index_manifest import IndexFile
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store
+
+
+class Writer(Protocol):
+    """Makes files."""
+
+    def abort(self) -> None:
+        """Remove them."""
+
+
+@contextmanager
+def all_or_nothing(writers: Iterable[Writer]) -> Iterator[None]:
+    """Where the block fails, nothing stays of what `writers` made, those that came to it within the block included.
+    Removal is best effort, and the error is the block's."""
+    try:
+        yield
+    except BaseException:
+        for writer in writers:
+            with suppress(BucketlakeError):
+                writer.abort()
+        raise
 
 
 def made(message: CommitMessage) -> list[DataFile | IndexFile]:
@@ -19,6 +40,13 @@ def made(message: CommitMessage) -> list[DataFile | IndexFile]:
     kept -= {file.file_name for file in message.new_files}
     made = [file for file in data if file.file_name not in kept]
     return [*made, *message.new_index_files, *message.compact_new_index_files]
+
+
+def discard(store: Store, messages: Iterable[CommitMessage]) -> None:
+    """Remove the files that the writers of messages made, best effort. Only for messages that were not committed."""
+    for message in messages:
+        for file in made(message):
+            remove_made(store, message, file)
 
 
 def remove_made(store: Store, message: CommitMessage, file: DataFile | IndexFile) -> None:

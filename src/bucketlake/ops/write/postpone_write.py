@@ -13,7 +13,6 @@ from itertools import chain
 
 import pyarrow as pa
 
-from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.buckets.postpone import (
     Amount,
     amounts,
@@ -26,6 +25,7 @@ from bucketlake.ops.rows.incoming import Incoming
 from bucketlake.ops.rows.spill import Spill
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
+from bucketlake.ops.table.retry import on_newest
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.write import write_batches
 from bucketlake.paths import POSTPONE_BUCKET
@@ -57,29 +57,33 @@ def with_numbers(store: Store, task: WriteTask, incoming: Mapping[bytes, Amount]
     new = frozenset(incoming.keys() - task.total_buckets.keys())
     if not new:
         return task
-    snapshot = None if overwrite else store.latest_snapshot()
-    waiting = {} if snapshot is None else pending_rows(store, snapshot, new)
+    waiting = {} if overwrite else pending_rows(store, new)
     chosen = {
         partition: buckets_for_write(store.options, incoming[partition], waiting.get(partition, 0)) for partition in new
     }
     return replace(task, total_buckets={**task.total_buckets, **chosen})
 
 
-def pending_rows(store: Store, snapshot: Snapshot, partitions: frozenset[bytes] | None = None) -> dict[bytes, int]:
+def pending_rows(store: Store, partitions: frozenset[bytes] | None = None) -> dict[bytes, int]:
     """How many rows are pending in each partition that has pending files."""
-    found: dict[bytes, int] = {}
-    for entry in live_entries(store, snapshot, replace(PENDING, partitions=partitions)):
-        found[entry.partition] = found.get(entry.partition, 0) + entry.file.row_count
-    return found
+
+    def once() -> dict[bytes, int]:
+        found: dict[bytes, int] = {}
+        snapshot = store.latest_snapshot()
+        wanted = replace(PENDING, partitions=partitions)
+        for entry in () if snapshot is None else live_entries(store, snapshot, wanted):
+            found[entry.partition] = found.get(entry.partition, 0) + entry.file.row_count
+        return found
+
+    return on_newest(store, once)
 
 
 def for_changes(store: Store, task: WriteTask) -> WriteTask:
     """The task of a DELETE or UPDATE: where reads see pending rows, changes in partitions that have such rows are
     pending as well, since pending rows apply after those of real buckets."""
-    snapshot = store.latest_snapshot()
-    if snapshot is None or not reads_pending(store) or writes_pending(store.schema):
+    if not reads_pending(store) or writes_pending(store.schema):
         return task
-    waiting = dict.fromkeys(pending_rows(store, snapshot), POSTPONE_BUCKET)
+    waiting = dict.fromkeys(pending_rows(store), POSTPONE_BUCKET)
     return replace(task, total_buckets={**task.total_buckets, **waiting})
 
 

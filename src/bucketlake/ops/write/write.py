@@ -32,7 +32,7 @@ from bucketlake.ops.rows.managed_blobs import Packing
 from bucketlake.ops.rows.roll import NEW_FILES, PENDING, Roller, Rolling
 from bucketlake.ops.rows.row_ids import is_tracked
 from bucketlake.ops.rows.spill import Spill, pieces
-from bucketlake.ops.table.made import remove_files
+from bucketlake.ops.table.made import all_or_nothing, remove_files
 from bucketlake.ops.table.memory import give_back, joined, large_buffers
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
 from bucketlake.ops.table.store import Store
@@ -60,14 +60,10 @@ def write_batches(
     Spec: docs/spec/writing.md
     """
     writer = TaskWriter(store, task, kinds)
-    with large_buffers():
-        try:
-            for batch in batches:
-                writer.write(batch)
-            return writer.close()
-        except BaseException:
-            writer.abort()
-            raise
+    with large_buffers(), all_or_nothing([writer]):
+        for batch in batches:
+            writer.write(batch)
+        return writer.close()
 
 
 @dataclass(slots=True)
@@ -214,12 +210,9 @@ class TaskWriter:
         partition, bucket = self._assigner.groups[number]
         roller = Roller(self._store, partition, bucket, Rolling(changelog=True))
         order, _ = self._order.sort(rows)
-        try:
+        with all_or_nothing([roller]):
             roller.write(rows if order is None else rows.take(pa.array(order)))
             self._groups[number].changelog += roller.close()
-        except BaseException:
-            roller.abort()
-            raise
 
     def _merges(self, number: int) -> bool:
         """Whether a group's rows are sorted and merged; pending rows and those of append tables stay as they came."""

@@ -9,9 +9,10 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from bucketlake.env.object_store import overlaps
 from bucketlake.errors import InvalidError
 from bucketlake.spark.copy.formats import FileFormat
-from bucketlake.spark.copy.sources import list_files, plain_path
+from bucketlake.spark.copy.sources import list_files
 
 RESULT = T.StructType(
     [
@@ -40,8 +41,7 @@ def export(frame: DataFrame, target: str, form: FileFormat, overwrite: bool, war
 
 def refuse_warehouse(target: str, warehouse: str) -> None:
     """InvalidError for a folder within the warehouse, or around it: an export may replace what lies there."""
-    own, tables = f"{plain_path(target)}/", f"{plain_path(warehouse)}/"
-    if own.startswith(tables) or tables.startswith(own):
+    if overlaps(target, warehouse):
         raise InvalidError(
             "an export may not write where tables lie", path=target, remedy="name a folder outside of the warehouse"
         )

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from bucketlake.errors import BucketlakeError, InvalidError, StorageError
+from bucketlake.errors import BucketlakeError, InvalidError
 from bucketlake.format.metadata.manifest import ManifestEntry
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.clean.expire import after_commit
 from bucketlake.ops.clean.partitions import worth_compacting
-from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.compact import append_compact, maintain
 from bucketlake.ops.compact.append_compact import AppendUnit, rewritten
 from bucketlake.ops.compact.bucket import CompactUnit
@@ -30,6 +29,7 @@ from bucketlake.ops.compact.reindex import Action, Done, Reindexed, reindex, run
 from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.rescale import rescale as rescaling
 from bucketlake.ops.scan.partition_choice import both, chosen_partitions, idle, parse_specs
+from bucketlake.ops.table.made import discard
 from bucketlake.ops.table.memory import large_buffers
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter
@@ -38,7 +38,16 @@ from bucketlake.options.options import parse_duration
 from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.schema import BucketMode
-from bucketlake.spark.cluster import ensure_package, pack, parallelism, roomy, run_values, unpickled
+from bucketlake.spark.cluster import (
+    ensure_package,
+    is_answer,
+    messages_of,
+    pack,
+    parallelism,
+    roomy,
+    run_values,
+    unpickled,
+)
 from bucketlake.spark.maintain import jobs
 from bucketlake.spark.maintain.jobs import runner
 from bucketlake.spark.maintain.orphans import run_each
@@ -84,20 +93,17 @@ class CompactStage:
         try:
             with large_buffers():
                 for unit in chain.from_iterable(unpickled(batches)):
-                    done += messages_of(self.store, unit)
-        except BucketlakeError as error:
-            Commit(self.store, "").abort(done)
-            if isinstance(error, StorageError):
-                raise  # Spark tries again
+                    done += _merged(self.store, unit)
+        except BaseException as error:
+            discard(self.store, done)
+            if not is_answer(error):
+                raise
             yield error
             return
-        except BaseException:
-            Commit(self.store, "").abort(done)
-            raise
         yield from done
 
 
-def messages_of(store: Store, unit: Unit) -> list[CommitMessage]:
+def _merged(store: Store, unit: Unit) -> list[CommitMessage]:
     """What becomes of one unit of any kind."""
     return rewritten(store, unit) if isinstance(unit, AppendUnit) else compacted(store, unit)
 
@@ -105,13 +111,7 @@ def messages_of(store: Store, unit: Unit) -> list[CommitMessage]:
 def _in_tasks(spark: SparkSession, store: Store, units: Sequence[Unit]) -> list[CommitMessage]:
     """Run units as tasks; where one fails, the messages of the others are undone and its error is raised."""
     ensure_package(spark)
-    results: list[Any] = run_values(spark, pack(units, parallelism(spark)), CompactStage(store))
-    messages = [result for result in results if isinstance(result, CommitMessage)]
-    for result in results:
-        if isinstance(result, BucketlakeError):
-            Commit(store, "").abort(messages)
-            raise result
-    return messages
+    return messages_of(store, run_values(spark, pack(units, parallelism(spark)), CompactStage(store)))
 
 
 def after_write(

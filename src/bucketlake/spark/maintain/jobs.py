@@ -19,12 +19,12 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from bucketlake.errors import BucketlakeError, StorageError
-from bucketlake.ops.commit.commit import Commit
+from bucketlake.errors import BucketlakeError
 from bucketlake.ops.compact.running import Call, Done, Flow, Runner, Task, Work, here
+from bucketlake.ops.table.made import discard
 from bucketlake.ops.table.memory import large_buffers
 from bucketlake.ops.table.store import Store
-from bucketlake.spark.cluster import ensure_package, parallelism, run_values, unpickled
+from bucketlake.spark.cluster import ensure_package, is_answer, parallelism, run_values, unpickled
 from bucketlake.values import dataclass
 
 __all__ = ["DRIVER_BYTES", "balanced", "runner"]
@@ -149,12 +149,12 @@ def run_units(batches: Iterator[pa.RecordBatch]) -> Iterator[Done]:
                     stores[place] = store
                     try:
                         done.append(Done(place, tuple(work(store, unit))))
-                    except StorageError:
-                        raise
                     except BucketlakeError as error:
+                        if not is_answer(error):
+                            raise
                         done.append(Done(place, error=error))
     except BaseException:
         for one in done:
-            Commit(stores[one.place], "").abort(one.messages)
+            discard(stores[one.place], one.messages)
         raise
     yield from done

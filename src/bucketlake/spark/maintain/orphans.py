@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from bucketlake.errors import BucketlakeError, StorageError
+from bucketlake.errors import BucketlakeError
 from bucketlake.ops.clean.orphans import OrphanFiles, Run, oldest_kept, remove_orphans
 from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.scan.select import epoch_millis
-from bucketlake.spark.cluster import ensure_package, parallelism, run_values, unpickled
+from bucketlake.spark.cluster import ensure_package, is_answer, parallelism, run_values, unpickled
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ class Each:
         try:
             for unit in chain.from_iterable(unpickled(batches)):
                 yield self.action(unit)
-        except StorageError:
-            raise  # Spark tries again
         except BucketlakeError as error:
+            if not is_answer(error):
+                raise
             yield error
 
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from bucketlake.errors import BucketlakeError, StorageError
-from bucketlake.ops.commit.commit import Commit
+from bucketlake.errors import BucketlakeError
 from bucketlake.ops.compact.reformat import Reformatted, ReformatUnit, Run, reformat, rewrite_here, rewrite_unit
 from bucketlake.ops.scan.partition_choice import chosen_partitions, parse_specs
+from bucketlake.ops.table.made import discard
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.parse import parse_where
+from bucketlake.spark.cluster import is_answer
 from bucketlake.spark.maintain.jobs import DRIVER_BYTES
 from bucketlake.spark.maintain.orphans import run_each
 from bucketlake.values import dataclass
@@ -35,9 +36,9 @@ class _RewriteUnit:
         """The unit's message; an error is a result, so that what other tasks wrote is known and removed."""
         try:
             return rewrite_unit(self.store, unit)
-        except StorageError:
-            raise  # Spark tries again
         except BucketlakeError as error:
+            if not is_answer(error):
+                raise
             return (error,)
 
 
@@ -51,7 +52,7 @@ def run_rewriting(spark: SparkSession) -> Run:
         messages = [one for one in results if isinstance(one, CommitMessage)]
         failed = next((one for one in results if not isinstance(one, CommitMessage)), None)
         if failed is not None:
-            Commit(store, "").abort(messages)
+            discard(store, messages)
             raise failed[0]
         return messages
 

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from bucketlake.errors import UnsupportedError
 from bucketlake.lazy import pc
+from bucketlake.spark import actions
 from bucketlake.spark.types import char_columns, collected, field_types, framed
 from bucketlake.spark.write.kept import decided, decided_later
 from bucketlake.types.model import DataField
@@ -109,15 +109,15 @@ def hold(
     if small:
         plain = decided(_numbered(plain) if numbered else plain)
     found = plain.toDF(*names, *([NUMBER] if numbered else [])) if _repeat(names) else plain
-    return Held(found.schema, None, plain.count(), lambda: found)
+    return Held(found.schema, None, actions.count(plain), lambda: found)
 
 
 def _head(frame: DataFrame) -> pa.Table | None:
-    """The rows, None where few are more than the driver takes (`spark.driver.maxResultSize`)."""
+    """The rows, None where few are more than the driver takes."""
     try:
         return collected(frame)
-    except PySparkException as error:
-        if "maxResultSize" not in str(error):
+    except Exception as error:
+        if not actions.is_too_large(error):
             raise
         return None
 

@@ -28,7 +28,7 @@ from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.table.known import check_known
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema
-from bucketlake.spark import instants
+from bucketlake.spark import actions, instants
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.changes import DELETE, OLD, left_behind, moves, refuse_unlike, without_keys
 from bucketlake.spark.maintain.compaction import after_no_change
@@ -164,7 +164,7 @@ class KeyedMerge:
             return
         gone = frame.where(F.col(KIND) == DELETE)
         stays = without_keys(gone, frame.where(F.col(KIND) == INSERT), self.schema, self._one_row_keys)
-        if gone.count() != stays.count():
+        if actions.count(gone) != actions.count(stays):
             raise UnsupportedError(
                 "a MERGE that inserts a row under the key of one that it deletes",
                 table=self.table.name,

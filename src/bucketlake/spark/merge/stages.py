@@ -22,6 +22,7 @@ from pyspark.sql import types as T
 from bucketlake.errors import InvalidError
 from bucketlake.lazy import pc
 from bucketlake.schema.schema import TableSchema
+from bucketlake.spark import actions
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.instants import shown_schema
 from bucketlake.spark.merge.clauses import INSERT, Merge, Side
@@ -184,7 +185,7 @@ def repeats(held: Held, columns: Sequence[str]) -> bool:
         return bool(groups.num_rows < held.data.num_rows)
     kinds = {field.name: field.dataType for field in held.schema.fields}
     keys: list[Column] = [as_key(F.col(quoted(name)), kinds[name]) for name in columns]
-    return bool(held.frame.groupBy(*keys).count().where("count > 1").limit(1).count())
+    return bool(actions.count(held.frame.groupBy(*keys).count().where("count > 1").limit(1)))
 
 
 def has_nulls(held: Held, columns: Sequence[str]) -> bool:
@@ -192,7 +193,7 @@ def has_nulls(held: Held, columns: Sequence[str]) -> bool:
     if held.data is not None:
         return any(held.data.column(name).null_count for name in columns)
     some = reduce(lambda left, right: left | right, [F.col(quoted(name)).isNull() for name in columns])
-    return bool(held.frame.where(some).limit(1).count())
+    return bool(actions.count(held.frame.where(some).limit(1)))
 
 
 def check(spark: SparkSession, merge: Merge, schema: TableSchema, source: T.StructType, rules: Rules) -> None:

@@ -13,9 +13,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from bucketlake.errors import InvalidError
-from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.rows.read import exact_part
 from bucketlake.ops.system.model import SystemTable, pinned
+from bucketlake.ops.table.retry import on_newest
 from bucketlake.predicate.tree import Predicate, columns_of
 from bucketlake.schema.schema import column_names
 from bucketlake.spark.cluster import ensure_package, made_of, unpickled

@@ -17,10 +17,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from bucketlake.env.local import refuse_links
-from bucketlake.errors import NotFoundError
 from bucketlake.format.data.file_format import format_of
 from bucketlake.format.metadata.manifest import DataFile
+from bucketlake.ops.rows.one_file import gone
 from bucketlake.ops.scan.pruning import dates_from, free_of_zeros_and_nan
+from bucketlake.ops.table.known import is_newer
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
 from bucketlake.options.map_layout import map_layouts
@@ -101,7 +102,7 @@ def is_native(store: Store, found: FileAt, fields: Sequence[DataField]) -> bool:
     # Before 4.2, Spark opens no ORC file that has such a column, whichever is asked for.
     if found.format == "orc" and any(item.type.holds(Root.TIMESTAMP_LTZ) for item in stored):
         return False
-    columns = read_mapping(stored, fields)
+    columns = read_mapping(stored, fields, newer=is_newer(store, found.file.schema_id))
     if not all(_column_is_native(column, found.format) for column in columns):
         return False
     shredded = map_layouts(written.options)
@@ -148,7 +149,7 @@ def _groups(
     for found in files:
         groups.setdefault((found.file.schema_id, found.format), []).append(found)
     for (schema_id, kind), members in groups.items():
-        columns = read_mapping(store.schema_of(schema_id).fields, fields)
+        columns = read_mapping(store.schema_of(schema_id).fields, fields, newer=is_newer(store, schema_id))
         stored = [
             T.StructField(c.source.name, spark_type(c.source.type), True, _note(c))
             for c in columns
@@ -196,12 +197,7 @@ def _load(reader: DataFrameReader, store: Store, files: Sequence[FileAt]) -> Dat
         return reader.load([_literal(found.path) for found in files])
     except AnalysisException as error:
         if error.getCondition() == "PATH_NOT_FOUND":
-            raise NotFoundError(
-                "a data file is gone",
-                table=store.paths.root,
-                reason=str(error).split("\n")[0],
-                remedy="its snapshot may have expired: read again; if it stays so, restore the file",
-            ) from error
+            raise gone(store, error) from error
         raise
 
 

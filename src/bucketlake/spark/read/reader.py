@@ -17,7 +17,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
-from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.refs import read_tags
 from bucketlake.ops.rows.column_files import narrowed
 from bucketlake.ops.rows.described import followed
@@ -27,12 +26,14 @@ from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.scan.system_tables import RowView, read_view, view_schema
 from bucketlake.ops.system.model import SystemTable
 from bucketlake.ops.table.messages import Split
+from bucketlake.ops.table.retry import on_newest
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.scan import names_in
 from bucketlake.predicate.tree import Opaque, Predicate, columns_of, key_values, to_spark_sql
 from bucketlake.schema.schema import column_names
+from bucketlake.spark import actions
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, rows_made, unpickled
 from bucketlake.spark.instants import as_shown, known_part, shown
 from bucketlake.spark.read import filtered as live
@@ -146,7 +147,7 @@ def has_short_texts(spark: SparkSession, table: Table, selection: Selection, nee
     names = need.columns or ()
     frame = _stored(spark, table, need, _plan(table, selection, need))
     short = [F.char_length(F.col(quoted(name))) < (table.schema.field(name).type.length or 0) for name in names]
-    return bool(frame.where(reduce(lambda left, right: left | right, short)).limit(1).count())
+    return bool(actions.count(frame.where(reduce(lambda left, right: left | right, short)).limit(1)))
 
 
 def _told_apart(spark: SparkSession, table: Table, selection: Selection, need: Need) -> DataFrame:

@@ -28,6 +28,7 @@ from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import TRACKING
+from bucketlake.spark import actions
 from bucketlake.spark.cluster import ensure_package, parallelism, rows_made, run_tasks, unpickled
 from bucketlake.spark.instants import as_shown, shown
 from bucketlake.spark.read import hidden, native, placed, reader
@@ -114,7 +115,7 @@ def positions_in(spark: SparkSession, frame: DataFrame, small: bool) -> Places:
     """By file number: the positions that the rows of a frame of `FILE` and `ROW_INDEX` name, and how many rows name
     one. One Spark action; what travels are bitmaps, unless the rows are few."""
     if small:
-        return positions_of_rows(frame.toArrow())
+        return positions_of_rows(actions.to_arrow(frame))
     ensure_package(spark)
     return _merged(run_tasks(frame, lambda batches: iter([_bitmaps(batches)])))
 

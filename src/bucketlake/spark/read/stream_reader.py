@@ -12,12 +12,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.scan.system_tables import RowView, read_view
 from bucketlake.ops.stream.limits import Limits
 from bucketlake.ops.stream.position import Position
 from bucketlake.ops.stream.source import Source
 from bucketlake.ops.table.messages import Split
+from bucketlake.ops.table.retry import on_newest
 from bucketlake.ops.table.store import Store
 from bucketlake.options.options import TableOptions
 from bucketlake.predicate.tree import Predicate
@@ -134,7 +134,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """What the tasks of one batch read."""
-        begin = Position.of(end[ORIGIN]) if "start" in start else Position.of(start)
+        begin = Position.of(end.get(ORIGIN) or {}) if "start" in start else Position.of(start)
         until = Position.of(end)
         groups = on_newest(self._rows.store, lambda: self._source.batch(begin, until))
         return tasks_of(groups, self._rows.store.options, self._at_once)

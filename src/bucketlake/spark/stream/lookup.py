@@ -14,9 +14,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.lookup.lookup import lookup_of
 from bucketlake.ops.lookup.request import LookupRequest
+from bucketlake.ops.table.retry import on_newest
 from bucketlake.ops.table.store import Store
 from bucketlake.spark.cluster import ensure_package
 from bucketlake.spark.types import mapped, spark_batch, spark_schema

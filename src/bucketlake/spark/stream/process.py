@@ -19,7 +19,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bucketlake.env.object_store import open_env
 from bucketlake.errors import InvalidError
-from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.scan.chain import refuse_stream
 from bucketlake.ops.scan.system_tables import RowView, read_view
 from bucketlake.ops.stream.journal import Begun, Journal
@@ -27,6 +26,7 @@ from bucketlake.ops.stream.limits import Limits
 from bucketlake.ops.stream.source import Source
 from bucketlake.ops.system.model import SystemTable
 from bucketlake.ops.table.messages import Split
+from bucketlake.ops.table.retry import on_newest
 from bucketlake.ops.table.store import Store
 from bucketlake.options.options import parse_duration
 from bucketlake.predicate.tree import Predicate

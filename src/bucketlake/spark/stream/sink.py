@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.events.bus import BatchCommitted, listening
 from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.lsm.compaction import CompactionRule
 from bucketlake.ops.clean.done import marks_idle
 from bucketlake.ops.compact.maintain import must_compact
 from bucketlake.ops.stream.batches import BatchName, written_once
@@ -165,6 +166,5 @@ class Sink:
 
 def _depth(table: Table) -> int:
     """How many batches may wait for their compaction: as many as sorted runs may pile up above what starts one."""
-    trigger = int(table.options.get("num-sorted-run.compaction-trigger"))
-    stop = table.options.get("num-sorted-run.stop-trigger")
-    return (trigger + 3 if stop is None else int(stop)) - trigger
+    rule = CompactionRule.of(table.options)
+    return rule.stop_trigger - rule.run_trigger

@@ -96,4 +96,4 @@ def write_given(spark: SparkSession, store: Store, snapshot: Snapshot | None, ro
 
 
 def _template(spark: SparkSession, store: Store, snapshot: Snapshot | None) -> WriteTask:
-    return prepare_write(store, snapshot, tasks.task_count(spark, store) + 1, new_commit_user(store))
+    return prepare_write(store, snapshot, tasks.task_count(spark) + 1, new_commit_user(store))

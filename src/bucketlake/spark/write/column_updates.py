@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
+from bucketlake.errors import BucketlakeError, InvalidError
 from bucketlake.format.index.deletion_vector import Vector
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lazy import pc
@@ -44,19 +44,19 @@ from bucketlake.ops.commit.units import run_units
 from bucketlake.ops.rows.column_roll import first_id, groups_of
 from bucketlake.ops.scan.scan import Plan
 from bucketlake.ops.scan.select import Selection
+from bucketlake.ops.table.made import discard
 from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.tree import Predicate
-from bucketlake.spark import instants
+from bucketlake.spark import actions, instants
 from bucketlake.spark.beside import NOTHING, Beside
-from bucketlake.spark.cluster import ensure_package, parallelism, run_tasks
+from bucketlake.spark.cluster import ensure_package, is_answer, messages_of, parallelism, run_tasks
 from bucketlake.spark.read import hidden
 from bucketlake.spark.read.reader import SMALL_BYTES, SMALL_ROWS
 from bucketlake.spark.read.row_places import joined
 from bucketlake.spark.types import collected, conform, quoted
 from bucketlake.spark.write.kept import decided
 from bucketlake.spark.write.narrow import narrowed, widened
-from bucketlake.spark.write.tasks import discard
 from bucketlake.table import Table
 from bucketlake.types.model import DataField, canonical_batch
 from bucketlake.values import dataclass
@@ -92,7 +92,7 @@ def named_rows(frame: DataFrame, groups: Sequence[Split], few: bool) -> list[Fou
     """The rows of groups that a frame of `MINE` names. One Spark action; what travels are bitmaps, unless the rows are
     few."""
     if few:
-        return by_group(groups, frame.toArrow().column(MINE).to_numpy())
+        return by_group(groups, actions.to_arrow(frame).column(MINE).to_numpy())
     named = RowsNamed.of(groups)
     task = _Naming(replace(named, groups=()))
     found: dict[int, Vector] = {}
@@ -133,13 +133,7 @@ def write_found(
     ensure_package(spark)
     bounds = stage.bounds(min(MOST_RANGES, parallelism(spark) * RANGES_A_CORE))
     placed = rows.repartitionById(len(bounds) + 1, _range_of(bounds)).sortWithinPartitions(MINE)
-    results = run_tasks(narrowed(placed, stage.fields), stage)
-    messages = [found for found in results if isinstance(found, CommitMessage)]
-    for found in results:
-        if isinstance(found, BucketlakeError):
-            discard(store, messages)
-            raise found
-    return messages
+    return messages_of(store, run_tasks(narrowed(placed, stage.fields), stage))
 
 
 def _range_of(bounds: Sequence[int]) -> Column:
@@ -185,10 +179,10 @@ class ColumnStage:
                 made += [] if message is None else [message]
         except BaseException as error:
             discard(self.store, made)
-            if isinstance(error, (InvalidError, UnsupportedError)):
-                yield error  # trying again would not help
-                return
-            raise
+            if not is_answer(error):
+                raise
+            yield error
+            return
         yield from made
 
     def write(self, group: Split, batches: Iterable[pa.RecordBatch]) -> CommitMessage | None:

@@ -18,6 +18,7 @@ from bucketlake.ops.buckets.postpone import Amount, fixed_row_size, is_nested, i
 from bucketlake.ops.rows.assign import EMPTY_PARTITION, partition_codes
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import TableSchema
+from bucketlake.spark import actions
 from bucketlake.spark.types import quoted
 from bucketlake.spark.write.bucketing import bucket_column, varying_bucket_column
 from bucketlake.spark.write.first_load import is_cheap
@@ -55,9 +56,10 @@ def count_rows(store: Store, frame: DataFrame) -> Counted:
     keys = [F.col(quoted(name)) for name in schema.partition_keys]
     totals = [F.count(F.lit(1)).alias("__rows"), F.coalesce(F.sum(size), F.lit(0)).cast("long").alias("__bytes")]
     if not keys:
-        row = frame.agg(*totals).collect()[0]
+        row = actions.rows(frame.agg(*totals))[0]
         return Counted({EMPTY_PARTITION: Amount(int(row[0]), int(row[1]))} if row[0] else {}, {})
-    grouped = frame.groupBy(*keys, partition_hash(schema).alias("__code")).agg(*totals).toArrow().combine_chunks()
+    totalled = frame.groupBy(*keys, partition_hash(schema).alias("__code")).agg(*totals)
+    grouped = actions.to_arrow(totalled).combine_chunks()
     found: dict[bytes, Amount] = {}
     codes: dict[bytes, int] = {}
     for batch in grouped.to_batches():

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -18,6 +17,7 @@ from bucketlake.ops.buckets.assigner import BucketRule, first_load_count
 from bucketlake.ops.rows.assign import partition_codes
 from bucketlake.ops.table.messages import WriteTask
 from bucketlake.ops.table.store import Store
+from bucketlake.spark import actions
 from bucketlake.spark.types import quoted
 from bucketlake.types.model import canonical_batch
 
@@ -46,7 +46,7 @@ def first_load(
     counted = frame.groupBy(*[F.col(quoted(name)) for name in schema.partition_keys]).agg(
         F.count(F.lit(1)).alias("__rows"), F.approx_count_distinct(F.xxhash64(*keys), _ERROR).alias("__keys")
     )
-    found: pa.Table = counted.limit(MOST_PARTITIONS + 1).toArrow()
+    found = actions.to_arrow(counted.limit(MOST_PARTITIONS + 1))
     if not 0 < found.num_rows <= MOST_PARTITIONS:
         return {}, None
     batch = found.combine_chunks().to_batches()[0]

@@ -20,10 +20,13 @@ from contextlib import contextmanager
 
 from pyspark.sql import DataFrame
 
+from bucketlake.spark.actions import lost_told
+
 
 def decided(frame: DataFrame) -> DataFrame:
     """The frame's rows, evaluated now and never again; they are freed with the frame."""
-    return frame.localCheckpoint(eager=True)
+    with lost_told():
+        return frame.localCheckpoint(eager=True)
 
 
 def decided_later(frame: DataFrame) -> DataFrame:
@@ -34,8 +37,7 @@ def decided_later(frame: DataFrame) -> DataFrame:
 @contextmanager
 def shaped(frame: DataFrame) -> Iterator[DataFrame]:
     """The frame, its rows kept from the first action on until the block ends."""
-    kept = frame.persist()
     try:
-        yield kept
+        yield frame.persist()
     finally:
-        kept.unpersist()
+        frame.unpersist()

@@ -30,16 +30,17 @@ from bucketlake.ops.cluster.order import SortOrder
 from bucketlake.ops.cluster.ranges import Bounds, bounds_of
 from bucketlake.ops.rows.roll import TARGET_APPEND
 from bucketlake.ops.scan.scan import Plan
+from bucketlake.ops.table.made import discard
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user
+from bucketlake.spark import actions
 from bucketlake.spark.cluster import ensure_package, parallelism
 from bucketlake.spark.read import reader
 from bucketlake.spark.types import quoted
 from bucketlake.spark.write import ordered
 from bucketlake.spark.write.bucketing import hash_column
 from bucketlake.spark.write.ordered import Layout, OrderedWrite, layout_of, sample, written
-from bucketlake.spark.write.tasks import discard
 from bucketlake.values import dataclass
 
 MOST_ROWS = 200_000_000  # some five million hashes are shared then, 40 MB that every task gets
@@ -108,7 +109,7 @@ def in_ranges(spark: SparkSession, store: Store, unit: KeyedUnit, order: SortOrd
     hashed = frame.withColumn(_HASH, hash_column(store.schema))
     placed = _placed(hashed, _Places(layout, bounds, none, none))
     shared = placed.groupBy(_HASH).agg(F.count(F.lit(1)).alias("n"), F.min(_PLACE).alias("range")).where("n > 1")
-    found = shared.select(_HASH, "range").toArrow().sort_by(_HASH)
+    found = actions.to_arrow(shared.select(_HASH, "range")).sort_by(_HASH)
     hashes, ranges = (found.column(name).to_numpy().astype(np.int32) for name in (_HASH, "range"))
     rows = _in_order(_placed(hashed, _Places(layout, bounds, hashes, ranges)), layout, bounds.ranges, frame.columns)
     template = WriteTask(new_commit_user(store), changelog=False, assigners=bounds.ranges)

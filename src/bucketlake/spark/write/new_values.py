@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, UnsupportedError
+from bucketlake.errors import BucketlakeError, CorruptError
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.lazy import pc
 from bucketlake.ops.change.append_rows import Rewrite
@@ -27,7 +27,7 @@ from bucketlake.ops.change.new_values import NewValues, rewrite_changed
 from bucketlake.ops.change.touched import Touched, path_of
 from bucketlake.ops.table.made import remove_files
 from bucketlake.ops.table.store import Store, parallel
-from bucketlake.spark.cluster import ensure_package, pack, parallelism, run_tasks, run_values, unpickled
+from bucketlake.spark.cluster import ensure_package, is_answer, pack, parallelism, run_tasks, run_values, unpickled
 from bucketlake.spark.instants import rules
 from bucketlake.spark.read import reader
 from bucketlake.spark.read.native import ROW_INDEX
@@ -208,9 +208,9 @@ class _Replacing:
                 made.append((part, rewrite_changed(self.store, part.files, values)))
         except BaseException as error:
             _remove(self.store, [part for part, _ in made], [(part.place, files) for part, files in made])
-            if isinstance(error, (InvalidError, UnsupportedError)):
-                return [error]  # trying again would not help
-            raise
+            if not is_answer(error):
+                raise
+            return [error]
         return [(part.place, files) for part, files in made]
 
     def here(self, parts: Sequence[_Part]) -> list[list[DataFile]]:

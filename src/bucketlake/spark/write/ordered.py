@@ -19,7 +19,7 @@ from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
+from bucketlake.errors import BucketlakeError, InvalidError
 from bucketlake.ops.cluster.order import SortOrder
 from bucketlake.ops.cluster.ranges import Bounds, Sample, bounds_of, mixed
 from bucketlake.ops.rebase.numbers import numbered
@@ -28,11 +28,10 @@ from bucketlake.ops.scan.scan import row_width
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.write import write_batches
-from bucketlake.spark.cluster import ensure_package, parallelism, roomy, run_tasks
+from bucketlake.spark.cluster import ensure_package, is_answer, messages_of, parallelism, roomy, run_tasks
 from bucketlake.spark.types import quoted
 from bucketlake.spark.write.counting import evaluated_once
 from bucketlake.spark.write.narrow import narrowed, unmeasured_batches, widened
-from bucketlake.spark.write.tasks import discard
 from bucketlake.types.model import DataField, Root, canonical_batch
 from bucketlake.values import dataclass
 
@@ -228,8 +227,10 @@ class OrderedWrite:
         task = replace(self.template, task=context.partitionId() if context is not None else 0)
         try:
             yield write_batches(roomy(self.store), map(self.rows, batches), task)
-        except (InvalidError, UnsupportedError) as error:
-            yield error  # trying again would not help
+        except BucketlakeError as error:
+            if not is_answer(error):
+                raise
+            yield error
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Rows as Spark hands them over, as the table's."""
@@ -239,13 +240,7 @@ class OrderedWrite:
 def written(store: Store, frame: DataFrame, stage: OrderedWrite) -> list[CommitMessage]:
     """The messages of all tasks in the order of their ranges; where one fails, the files of all are removed."""
     with unmeasured_batches(frame, store.schema.fields, row_width(store)):
-        results = run_tasks(narrowed(frame, store.schema.fields), stage)
-    messages = [message for result in results if isinstance(result, list) for message in result]
-    for result in results:
-        if isinstance(result, BucketlakeError):
-            discard(store, messages)
-            raise result
-    return messages
+        return messages_of(store, run_tasks(narrowed(frame, store.schema.fields), stage))
 
 
 def write_in_order(

@@ -31,6 +31,7 @@ from bucketlake.ops.table.messages import CommitMessage, WriteTask
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.postpone_write import with_numbers
 from bucketlake.schema.schema import BucketMode, TableSchema
+from bucketlake.spark import actions
 from bucketlake.spark.types import quoted
 from bucketlake.spark.write.bucketing import bucket_column, range_column, share_column
 from bucketlake.spark.write.counting import count_rows, evaluated_once, numbered_column
@@ -90,10 +91,12 @@ def placed(
 
 def indexed(spark: SparkSession, store: Store, template: WriteTask) -> WriteTask:
     """The task with what is known of the keys of its base, so that tasks load their shares of it."""
-    base = store.find_snapshot(template.key_base or 0)
+    if not template.key_base:
+        return template
+    base = store.find_snapshot(template.key_base) or store.latest_snapshot()  # which may have expired by now
     if base is None:
         return template
-    return replace(template, key_index=open_index(store, base, partial(build_index, spark)))
+    return replace(template, key_base=base.id, key_index=open_index(store, base, partial(build_index, spark)))
 
 
 def warn_of_load(messages: Iterable[CommitMessage], tasks: int) -> None:
@@ -167,7 +170,7 @@ class _Fixed:
         if self.given.once or not is_cheap(self.spark, frame):
             return None
         columns = [F.col(quoted(name)) for name in self.schema.partition_keys]
-        return int(frame.select(*columns).distinct().limit(_COUNTED).count())
+        return actions.count(frame.select(*columns).distinct().limit(_COUNTED))
 
     def _of_partition(self, owner: Column, plan: _Plan) -> Column:
         """The task of a row's partition and bucket; those of a partition go to consecutive tasks."""

@@ -9,7 +9,7 @@ Spec: docs/spec/writing.md#tasks
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 
@@ -17,15 +17,15 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
-from bucketlake.ops.buckets.dynamic import joined, remove_index
+from bucketlake.errors import BucketlakeError
+from bucketlake.ops.buckets.dynamic import joined
 from bucketlake.ops.scan.scan import row_width
-from bucketlake.ops.table.made import remove_files
+from bucketlake.ops.table.made import discard
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.postpone_write import write_counted
 from bucketlake.ops.write.write import write_batches
-from bucketlake.spark.cluster import ensure_package, parallelism, roomy, run_tasks
+from bucketlake.spark.cluster import ensure_package, is_answer, messages_of, parallelism, roomy, run_tasks
 from bucketlake.spark.write.narrow import narrowed, unmeasured_batches, widened
 from bucketlake.spark.write.placement import GIVEN, Given, placed, warn_of_load
 from bucketlake.values import dataclass
@@ -62,11 +62,13 @@ class WriteStage:
             return
         context = TaskContext.get()
         number = context.partitionId() if context is not None else 0
+        task = replace(self.template, task=number)
         try:
-            task = replace(self.template, task=number)
             yield write_batches(roomy(self.store), chain(head, incoming), task, self.kinds)
-        except (InvalidError, UnsupportedError) as error:
-            yield error  # trying again would not help
+        except BucketlakeError as error:
+            if not is_answer(error):
+                raise
+            yield error
 
     def _head(self, batches: Iterator[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], bool]:
         """The first batches, and whether they are too many to send back."""
@@ -83,7 +85,7 @@ class WriteStage:
         return head, False
 
 
-def task_count(spark: SparkSession, store: Store) -> int:
+def task_count(spark: SparkSession) -> int:
     """How many tasks a write runs at most; sequence numbers are dealt out for one more, the driver."""
     return max(parallelism(spark), 1)
 
@@ -105,11 +107,8 @@ def write_in_tasks(
         stage = WriteStage(store, template, template.tasks - 1, given.kinds)
         with unmeasured_batches(frame, store.schema.fields, row_width(store)):
             results = run_tasks(narrowed(rows_in, store.schema.fields), stage)
-    messages = [message for result in results if isinstance(result, list) for message in result]
+    messages = messages_of(store, results)
     try:
-        for result in results:
-            if isinstance(result, BucketlakeError):
-                raise result
         left = [batch for result in results if isinstance(result, Rows) for batch in pa.ipc.open_stream(result.data)]
         if not messages:  # all rows are here: no share of theirs is assigned elsewhere
             template = replace(template, assigners=whole, first_load={})
@@ -119,14 +118,6 @@ def write_in_tasks(
     except BaseException:
         discard(store, messages)
         raise
-
-
-def discard(store: Store, messages: Iterable[CommitMessage]) -> None:
-    """Remove the files of messages that are not to be committed."""
-    for message in messages:
-        remove_files(store, message.partition, message.bucket, [*message.new_files, *message.changelog_files])
-        for index in message.new_index_files:
-            remove_index(store, message.partition, message.bucket, index)
 
 
 def write_in_driver(

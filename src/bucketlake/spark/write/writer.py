@@ -25,12 +25,13 @@ from bucketlake.ops.clean.expire import after_commit
 from bucketlake.ops.cluster.order import write_order
 from bucketlake.ops.cluster.rows import incoming_in_order
 from bucketlake.ops.commit.loads import Loading
-from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.key_index.cross_partition import FEW_KEYS
 from bucketlake.ops.scan.key_types import merged_schema
 from bucketlake.ops.stream.batches import BatchName
+from bucketlake.ops.table.made import discard
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
 from bucketlake.ops.table.partitions import require_partition_columns
+from bucketlake.ops.table.retry import on_newest
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.postpone_write import for_changes
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write, refuse_plain_append
@@ -122,7 +123,7 @@ def write(spark: SparkSession, table: Table, frame: DataFrame | pa.Table, reques
         local = request.local or frame.isLocal()
     store = table.store
     user = _commit_user(store, request)
-    count, overwrite = tasks.task_count(spark, store) + 1, request.mode == "overwrite"
+    count, overwrite = tasks.task_count(spark) + 1, request.mode == "overwrite"
     prepared = partial(prepare_write, store, tasks=count, commit_user=user, overwrite=overwrite)
     template = on_newest(store, lambda: prepared(store.latest_snapshot()))
     if request.operation in CHANGES:
@@ -135,7 +136,7 @@ def write(spark: SparkSession, table: Table, frame: DataFrame | pa.Table, reques
         if request.loading is not None:
             request.loading.begin()
     except BaseException:
-        tasks.discard(store, messages)
+        discard(store, messages)
         raise
     written = sum(file.row_count for message in messages for file in message.new_files)
     request.tell(f"committing {written:,} rows in {sum(len(m.new_files) for m in messages):,} files")

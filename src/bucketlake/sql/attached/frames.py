@@ -229,7 +229,7 @@ def _named_apart(said: Said, path: Any, format: str | None, told: dict[str, Any]
     given = {key: told.pop(keys[key]) for key in _APART if key in keys}
     with layer.inside() as lake:
         database = given.get("database") or (placed.database if placed is not None else lake.current_database)
-        table = given.get("table") or (placed.text.partition(".")[2] if placed is not None else "")
+        table = given.get("table") or (placed.object if placed is not None else "")
         return layer, target(lake, (catalog, database, table))
 
 

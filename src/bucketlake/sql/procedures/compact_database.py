@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from bucketlake.catalogs.names import written
 from bucketlake.errors import InvalidError
 from bucketlake.options.options import parse_duration
 from bucketlake.spark.maintain.several import compact_tables
@@ -41,8 +42,10 @@ def _chosen(lake: Lake, given: Arguments) -> Iterator[str]:
     databases, tables = pattern(given, "including_databases", ".*"), pattern(given, "including_tables", ".*")
     excluded = pattern(given, "excluding_tables", "(?!)")
     for database in filter(databases.fullmatch, lake.catalog.list_databases()):
-        names = (f"{database}.{name}" for name in lake.catalog.list_tables(database))
-        yield from (name for name in names if tables.fullmatch(name) and not excluded.fullmatch(name))
+        for table in lake.catalog.list_tables(database):
+            name = f"{database}.{table}"  # as the patterns have it
+            if tables.fullmatch(name) and not excluded.fullmatch(name):
+                yield written(database, table)
 
 
 def _compact_database(lake: Lake, given: Arguments) -> Rows:
@@ -52,8 +55,7 @@ def _compact_database(lake: Lake, given: Arguments) -> Rows:
     names = list(_chosen(lake, given))
 
     def opened(name: str) -> LakeTable:
-        database, _, table = name.partition(".")
-        return lake.table(f"`{database}`.`{table}`").with_options(options)
+        return lake.table(name).with_options(options)
 
     combined = given.get("mode", "").lower() == "combined"
     failed = compact_tables(lake.spark, names, opened, combined, full, given.get("partition_idle_time"))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from decimal import Decimal
 from math import isfinite
 from string import Formatter
@@ -22,6 +22,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.sql.query.named import passing_views
 from bucketlake.sql.text.text import Cursor, Token, splice, tokenize
 from bucketlake.types.model import quote_identifier, quote_text
 from bucketlake.values import dataclass
@@ -60,9 +61,8 @@ class Braces:
     @contextmanager
     def named(self, spark: SparkSession) -> Iterator[str]:
         """The text while its DataFrames are temporary views; values are literals in it."""
-        views: list[str] = []
         text = self.text
-        try:
+        with passing_views(spark) as views:
             for name, source in self.fields.items():
                 root = _root(source)
                 value = self.given[root]
@@ -72,16 +72,12 @@ class Braces:
                 column = _COLUMN.search(source)
                 view = f"{name}_view" if column is None else next(n for n, s in self.fields.items() if s == root)
                 if column is None:
-                    value.createOrReplaceTempView(view)
                     views.append(view)
+                    value.createOrReplaceTempView(view)
                     text = text.replace(name, view)
                 else:
                     text = text.replace(name, f"{view}_view.`{column.group(1)}`")
             yield text
-        finally:
-            for view in views:
-                with suppress(Exception):  # the statement's own error tells more
-                    spark.catalog.dropTempView(view)
 
 
 def read_braces(text: str, given: Mapping[str, Any], mark: str) -> Braces:

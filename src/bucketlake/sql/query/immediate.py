@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.spark.types import quoted
 from bucketlake.sql.query.given import Written, literal, with_identifiers, with_values
+from bucketlake.sql.query.named import passing_views
 from bucketlake.sql.text.text import Cursor, tokenize
 from bucketlake.values import dataclass
 
@@ -66,12 +67,11 @@ class _Immediate:
 
     def _set(self, lake: Lake, found: DataFrame) -> None:
         view = f"immediate_{lake.catalog.env.clock.new_uuid().replace('-', '')}"
-        found.createTempView(view)
-        try:
+        with passing_views(lake.spark) as views:
+            views.append(view)
+            found.createTempView(view)
             variables = ", ".join(".".join(map(quoted, parts)) for parts in self.into)
             lake.spark.sql(f"SET VARIABLE ({variables}) = (SELECT * FROM {view})")
-        finally:
-            lake.spark.catalog.dropTempView(view)
 
 
 def _typed(value: Any, kind: DataType) -> Any:

@@ -18,6 +18,7 @@ from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.system.texts import cast_texts
 from bucketlake.ops.table.partitions import partition_columns
+from bucketlake.ops.table.retry import on_newest
 from bucketlake.ops.table.store import Store
 from bucketlake.sql.query.sys_functions import called
 from bucketlake.sql.text import names
@@ -67,7 +68,7 @@ def max_partition(lake: Lake, text: str) -> str:
     store = lake.table(name.full).table.store
     if not store.schema.partition_keys:
         raise InvalidError(f"{name.full} is not a partitioned table", table=name.full)
-    found = _greatest(store)
+    found = on_newest(store, lambda: _greatest(store))
     if found is None:
         raise InvalidError(f"{name.full} has no partitions or none of the partitions have any data", table=name.full)
     return found

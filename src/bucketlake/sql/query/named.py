@@ -8,17 +8,21 @@ is. A frame that cannot have its name this way gets none: PySpark's own way rema
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from pyspark.errors import AnalysisException
 
+from bucketlake.errors import is_interrupt
 from bucketlake.spark.cluster import is_connect
 from bucketlake.spark.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_LEFT: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
 _LAZY = re.compile(
     r"[\s(]*(SELECT|WITH|FROM|VALUES)\b", re.IGNORECASE
 )  # what begins like this keeps no view by its name
@@ -35,18 +39,47 @@ def named_query(
     lowered = text.lower()
     if any(quoted(name).lower() in lowered for name in names.values()):
         return None  # somebody else's name
-    made: list[str] = []
-    try:
+    with passing_views(spark) as made, suppress(AnalysisException):
         for key, frame in frames.items():
-            frame.createTempView(quoted(names[key]))
             made.append(names[key])
+            if not _create(frame, names[key]):
+                made.pop()  # somebody else's, which stays
+                return None
         plain = text.format(**{key: quoted(name) for key, name in names.items()})
         return spark.sql(plain, args) if args else spark.sql(plain)
+    return None
+
+
+@contextmanager
+def passing_views(spark: SparkSession) -> Iterator[list[str]]:
+    """A list of the temporary views of a statement, named before each is made: they are dropped when the block ends.
+
+    Ctrl-C ends a call, not what Spark does for it: a view may be made after it was dropped. What an interrupted block
+    named is dropped again by the session's next one."""
+    left = _LEFT.setdefault(spark, set())
+    for name in tuple(left):
+        left.discard(name)
+        spark.catalog.dropTempView(name)
+    made: list[str] = []
+    try:
+        try:
+            yield made
+        finally:
+            for name in made:
+                with suppress(Exception):  # the statement's own error tells more
+                    spark.catalog.dropTempView(name)
+    except BaseException as error:
+        left.update(made if is_interrupt(error) else ())
+        raise
+
+
+def _create(frame: DataFrame, name: str) -> bool:
+    """Whether a temporary view could be made of the frame: there may be one of this name."""
+    try:
+        frame.createTempView(quoted(name))
     except AnalysisException:
-        return None
-    finally:
-        for name in made:
-            spark.catalog.dropTempView(name)
+        return False
+    return True
 
 
 def _distinct(frames: Mapping[str, DataFrame], titles: Mapping[str, str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from pyspark.errors import AnalysisException, ParseException
 from sqlglot import exp
 
 from bucketlake.errors import BucketlakeError, InvalidError
-from bucketlake.ops.commit.outcome import on_newest
+from bucketlake.ops.table.retry import on_newest
 from bucketlake.spark.instants import unproved
 from bucketlake.spark.read.hidden import Wanted, offered
 from bucketlake.spark.read.hidden import read as hidden_read

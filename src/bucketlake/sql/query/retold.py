@@ -10,6 +10,7 @@ from typing import Any
 
 from pyspark.errors import AnalysisException, PySparkException
 
+from bucketlake.catalogs.names import parts_of
 from bucketlake.errors import BucketlakeError
 from bucketlake.spark import faults
 from bucketlake.spark.raised import RaisedError, StatementSyntaxError, made, what
@@ -63,7 +64,7 @@ def with_condition(error: BucketlakeError, statement: str) -> None:
     condition, sentence, key = _CONDITIONS.get(error.what, ("", "", ""))
     name = error.details.get(key)
     if name:
-        parts = str(name).split(".")
+        parts = parts_of(str(name)) or str(name).split(".")
         if condition == "TABLE_OR_VIEW_NOT_FOUND" and _stands_alone(statement, parts[-1]):
             parts = parts[-1:]
         plain = condition == "TABLE_OR_VIEW_ALREADY_EXISTS" and "RENAME" in statement.upper()  # which Spark quotes not

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException, PySparkException
 
-from bucketlake.catalog import meant_table
+from bucketlake.catalogs.near import meant_table
 from bucketlake.errors import NotFoundError, did_you_mean
 from bucketlake.ops.system import registry
 from bucketlake.options.session import CATALOG_NAMES

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from bucketlake.catalogs.names import parts_of, written
 from bucketlake.errors import InvalidError
 from bucketlake.sql.query.pushdown import parse
 from bucketlake.sql.query.tree import table_names
@@ -65,7 +66,7 @@ def view_pieces(lake: Lake, statement: str, seen: tuple[str, ...] = ()) -> list[
 
 def _query(lake: Lake, full: str, view: View, seen: tuple[str, ...]) -> str:
     """A view's query as it stands in another database: its names in full, views among them resolved."""
-    database = full.partition(".")[0]
+    database = parts_of(full)[0]
     own = text_of(view)
     if not _is_closed(own):
         raise InvalidError(
@@ -119,7 +120,7 @@ def _view(lake: Lake, parts: tuple[str, ...], database: str) -> tuple[str, View]
         return None
     if len(parts) == 1 and names.is_temp_view(lake, parts[0]):
         return None
-    full = ".".join(parts if len(parts) == 2 else (database, parts[0]))
+    full = written(*(parts if len(parts) == 2 else (database, parts[0])))
     found = lake.catalog.view(full)
     return None if found is None else (full, found)
 

@@ -8,7 +8,7 @@ from pyspark.errors import AnalysisException
 
 from bucketlake.errors import ConflictError
 from bucketlake.ops.change.row_changes import deletes_by_rewrite, refuse_delete
-from bucketlake.spark import changes
+from bucketlake.spark import actions, changes
 from bucketlake.spark.write.column_updates import MINE, ColumnChange
 from bucketlake.sql.rows.target import Target, parse_condition, parse_target
 from bucketlake.sql.text import names
@@ -58,7 +58,7 @@ def _delete_partitions(lake: Lake, target: Target, table: LakeTable) -> bool:
     base = table.table.latest_snapshot()
     partitions, own = changes.partitions_frame(lake.spark, table.table)
     try:
-        found = target.rows(lake, {changes.PARTITION: target.column(changes.PARTITION)}, own).collect()
+        found = actions.rows(target.rows(lake, {changes.PARTITION: target.column(changes.PARTITION)}, own))
         target.beside(lake, table).check(table.table.store, base)
     except (AnalysisException, ConflictError):
         return False  # a subquery looks at the row's other columns, or at other partitions than are listed

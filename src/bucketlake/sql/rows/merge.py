@@ -13,8 +13,8 @@ from pyspark.sql.types import NullType, StructField, StructType
 
 from bucketlake.errors import ConflictError, InvalidError, UnsupportedError
 from bucketlake.ops.change.row_changes import refuse_delete, refuse_merge
-from bucketlake.ops.commit.outcome import has_moved
 from bucketlake.ops.scan.key_types import merged_schema
+from bucketlake.ops.table.retry import has_moved
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.default import default_sql
 from bucketlake.schema.merging import MERGE_SCHEMA, Merging

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame
 
+from bucketlake.catalogs.names import parts_of
 from bucketlake.errors import InvalidError
 from bucketlake.spark.column_text import column_text
 from bucketlake.spark.merge.builder import Asked, Expression, MergeBuilder
@@ -82,7 +83,7 @@ def merge(lake: Lake, table: LakeTable, asked: MergeBuilder) -> Snapshot | None:
     on = reader.read(asked.on)
     clauses = tuple(map(reader.clause, asked.clauses))
     check_order(clauses)
-    parts = tuple(table.name.split("."))
+    parts = tuple(parts_of(table.name)) or (table.name,)
     target = Target(parts, table.name, asked.target, "", {})
     source = _Frame("", asked.source, given=asked.frame)
     statement = MergeInto(reader.text, target, source, on, clauses, asked.evolves, reader.given)

@@ -204,7 +204,7 @@ class Target:
 
 def may_read(lake: Lake, table: LakeTable, query: str) -> bool:
     """Whether a query, or a view that it reads, may name the table."""
-    name = table.table.name.rpartition(".")[2].lower()
+    name = table.table.name.replace("`", "").rpartition(".")[2].lower()  # as the parts below are cut
     tokens = Cursor(with_views(lake, query)).tokens  # texts name tables, too: table_changes('db.t', …)
     parts = (part for token in tokens for part in token.value.lower().replace("`", "").split("."))
     return any(part.partition("$")[0] == name for part in parts)

@@ -15,9 +15,10 @@ from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.metadata.statistics import ColumnStatistics, TableStatistics
 from bucketlake.ops.clean.expire import after_commit
 from bucketlake.ops.commit.analyze import commit_statistics
-from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.table.retry import on_newest
 from bucketlake.ops.write.prepare import new_commit_user
+from bucketlake.spark import actions
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.types import quoted, spark_type
 from bucketlake.sql.tables.columns import Sensitive, has_column, spelled
@@ -139,7 +140,7 @@ def _computed(lake: Lake, table: Table, fields: Sequence[DataField]) -> TableSta
     for item in fields:
         expressions += _expressions(item, error)
     frame = handle.read(columns=[item.name for item in fields] or None)
-    row = frame.select(*expressions).collect()[0]
+    row = actions.rows(frame.select(*expressions))[0]
     count = int(row[0])
     total = snapshot.total_record_count or 0
     columns = {item.name: _column(item, row, 1 + 6 * place) for place, item in enumerate(fields)}

@@ -14,7 +14,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bucketlake.catalog import new_schema
 from bucketlake.creation import sweep
 from bucketlake.errors import (
     AlreadyExistsError,
@@ -27,6 +26,7 @@ from bucketlake.ops.change.row_conflicts import Read, check_of, made_anew
 from bucketlake.ops.commit.replacement import draft_replacement
 from bucketlake.options.catalog import table_defaults
 from bucketlake.schema.default import stored_default
+from bucketlake.schema.given import new_schema
 from bucketlake.spark import instants
 from bucketlake.spark.types import as_nullable, field_types, quoted
 from bucketlake.spark.write.writer import WriteRequest, write

@@ -16,6 +16,7 @@ from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
 from bucketlake.ops.scan.fallback import shown_branches
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
 from bucketlake.ops.scan.select import Selection
+from bucketlake.ops.table.retry import on_newest
 from bucketlake.spark.changes import PARTITION, frame_of_partitions
 from bucketlake.spark.types import char_columns, quoted, spark_type
 from bucketlake.types.model import Root
@@ -102,6 +103,11 @@ def listed(lake: Lake, table: Table, spec: Spec) -> list[Partition]:
     """The partitions that have files and match a spec (not necessarily of all columns), sorted as they are shown."""
     require_partitioned(table, spec)
     spec = resolved(table, spec)
+    chosen = _matching(lake, table, on_newest(table.store, lambda: _live(table)), spec)
+    return sorted(chosen, key=lambda one: one.shown(table.schema.partition_keys))
+
+
+def _live(table: Table) -> list[Partition]:
     found: dict[bytes, Partition] = {}
     shown = shown_branches(table.store, Selection(table.latest_snapshot()))
     only = [(store, snapshot, EntryFilter(partitions=some)) for store, snapshot, some in shown]
@@ -111,8 +117,7 @@ def listed(lake: Lake, table: Table, spec: Spec) -> list[Partition]:
         one.rows += entry.file.row_count
         one.size += entry.file.file_size
         one.newest = max(one.newest, entry.file.creation_time or 0)
-    chosen = _matching(lake, table, list(found.values()), spec)
-    return sorted(chosen, key=lambda one: one.shown(table.schema.partition_keys))
+    return list(found.values())
 
 
 def _matching(lake: Lake, table: Table, partitions: list[Partition], spec: Spec) -> list[Partition]:

@@ -69,9 +69,11 @@ class _TempView:
         if scope:
             if if_not_exists and names.is_sparks(lake, ("global_temp", self.view)):
                 return
-            (frame.createOrReplaceGlobalTempView if replace else frame.createGlobalTempView)(self.view)
+            (frame.createOrReplaceGlobalTempView if replace else frame.createGlobalTempView)(
+                quote_identifier(self.view)
+            )
         else:
-            (frame.createOrReplaceTempView if replace else frame.createTempView)(self.view)
+            (frame.createOrReplaceTempView if replace else frame.createTempView)(quote_identifier(self.view))
 
 
 def _renamed(frame: DataFrame, columns: tuple[tuple[str, str | None], ...]) -> DataFrame:
@@ -209,10 +211,11 @@ class _CacheQuery:
     lazy: bool
 
     def run(self, lake: Lake, name: names.LakeName) -> None:
-        query.run(lake, self.query).createTempView(self.view)
-        lake.spark.catalog.cacheTable(self.view)
+        view = quote_identifier(self.view)
+        query.run(lake, self.query).createTempView(view)
+        lake.spark.catalog.cacheTable(view)
         if not self.lazy:
-            lake.spark.table(self.view).count()
+            lake.spark.table(view).count()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from pyspark.errors import AnalysisException
 
 from bucketlake.catalog import SYSTEM_DATABASE
 from bucketlake.catalog_tables import CATALOG_TABLES
+from bucketlake.catalogs.names import written
 from bucketlake.errors import InvalidError
 from bucketlake.spark.types import quoted
 from bucketlake.sql.text.text import Cursor
@@ -30,16 +31,12 @@ class LakeName:
     @property
     def full(self) -> str:
         """`db.t`, as `Lake.table` takes it."""
-        return f"{_quoted(self.database)}.{_quoted(self.table)}"
+        return written(self.database, self.table)
 
     @property
     def base(self) -> str:
         """The table's name without its suffix."""
         return self.table.split("$", 1)[0]
-
-
-def _quoted(part: str) -> str:
-    return f"`{part}`" if "." in part else part
 
 
 def parts_of(text: str) -> tuple[str, ...]:
