@@ -48,6 +48,7 @@ from bucketlake.values import dataclass
 
 PORT = 8765
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+GONE = ("no such file", "a data file is gone")  # of errors of a table that is there
 TRIED = 20  # ports, where the usual one is taken
 STATUS: tuple[tuple[type[Exception], int, str], ...] = (
     (InvalidError, 400, "invalid"),
@@ -207,7 +208,7 @@ def _body(make: Callable[[], Mapping[str, Any]]) -> bytes:
 
 
 def _failed(error: Exception, check: str | None = None) -> Response:
-    if check is not None and isinstance(error, NotFoundError) and error.what == "no such file":
+    if check is not None and isinstance(error, NotFoundError) and error.what in GONE:
         return _failure(500, "damaged", cut(str(error), 2_000), error.remedy or check)
     for kind, status, word in STATUS:
         if isinstance(error, kind):
