@@ -78,6 +78,20 @@ def test_latest_begins_with_what_the_newest_snapshot_changed(tables: Lake, tmp_p
     assert rows(tables, "plain") == [(2, "newest"), (3, "after")]
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_latest_is_as_of_the_call(tables: Lake, tmp_path: Path, first: bool) -> None:
+    """A query looks where it begins some time after it was started: rows written meanwhile belong to it."""
+    if first:
+        insert(tables, (1, "older"))
+        insert(tables, (2, "newest"))
+    source = tables.table("db.source").read_stream(scan_mode="latest")
+    insert(tables, (3, "after"))
+    insert(tables, (4, "after"))
+    target = tables.table("db.plain")
+    target.write_stream(source, str(tmp_path / "c"), trigger={"availableNow": True}).awaitTermination()
+    assert rows(tables, "plain") == [*[(2, "newest")] * first, (3, "after"), (4, "after")]
+
+
 def test_two_places_to_start_at_are_refused_before_the_query_starts(tables: Lake) -> None:
     insert(tables, (1, "a"))
     source = tables.spark.readStream.format("bucketlake")

@@ -73,7 +73,10 @@ R = TypeVar("R")
 
 FORMAT = "bucketlake"
 READ_CHANGELOG = "read.changelog"
-OWN_OPTIONS = ("path", "columns", "where", "replacewhere", "catalog", "database", "table", READ_CHANGELOG)
+NEWEST_KNOWN = "bucketlake.newest"  # the snapshot that was the newest one when a stream was asked for
+OWN_OPTIONS = (
+    *("path", "columns", "where", "replacewhere", "catalog", "database", "table", READ_CHANGELOG, NEWEST_KNOWN),
+)
 _NAME_IT = (
     'give its folder, .load("/warehouse/db.db/t") or .save(…); by name: lake.read_table and lake.write_table, or '
     "spark.table and saveAsTable once bucketlake.attach(spark, warehouse) was called"
@@ -211,7 +214,9 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
         refuse_stream(handle.store)
         fields = tuple(handle.schema.field(name) for name in schema.names)
         view = handle.view if isinstance(handle.view, RowView) else None
-        return StreamReader(Rows(handle.store, view, fields, self._where(handle)), self.at_once)
+        known = None if self.handle is None else self.options.get(NEWEST_KNOWN)
+        rows = Rows(handle.store, view, fields, self._where(handle))
+        return StreamReader(rows, self.at_once, None if known is None else int(known))
 
     @_brief
     def writer(self, schema: T.StructType, overwrite: bool) -> DataSourceArrowWriter:

@@ -35,18 +35,20 @@ KEPT_PLANS = 8  # of snapshots that a batch has ended in, or may go on with
 
 @dataclass
 class Source:
-    """One reader of a table's stream. `where`: leaves out files that hold no matching rows."""
+    """One reader of a table's stream. `where`: leaves out files that hold no matching rows; `known`: as `of`."""
 
     store: Store
     follow: Follow
     where: Predicate | None = None
+    known: int | None = None
     _plans: dict[tuple[int, bool], list[Split]] = field(default_factory=dict)
     _last_batch: int = 0  # when; none yet: the first waits for nothing
 
     @classmethod
-    def of(cls, store: Store, where: Predicate | None = None) -> Source:
-        """The stream of a table by its options."""
-        return cls(store, Follow.of(store), where)
+    def of(cls, store: Store, where: Predicate | None = None, known: int | None = None) -> Source:
+        """The stream of a table by its options. `known`: the newest snapshot when the stream was asked for, 0 for none;
+        what came since belongs to it, also where it begins later."""
+        return cls(store, Follow.of(store), where, known)
 
     # ---- where it starts
 
@@ -76,12 +78,18 @@ class Source:
             return self._since(int(self.store.options.get("scan.creation-time-millis")))
         if latest is None:
             return Position(1)
-        if mode == "latest":
-            return self._at(latest.id)  # with what it changed, as in Apache Paimon on Spark; on Flink behind it
+        if mode == "latest":  # with what it changed, as in Apache Paimon on Spark; on Flink behind it
+            return self._at(self._known() or latest.id)
         if mode == "compacted-full":
             compacted = (s for s in self.store.snapshots(newest_first=True) if s.commit_kind is CommitKind.COMPACT)
             return self._all_of(next(compacted, latest))
         return self._all_of(latest)
+
+    def _known(self) -> int | None:
+        """The snapshot that was the newest when the stream was asked for, the first after none; None if it is gone."""
+        if self.known is None or self.store.find_snapshot(self.known or 1) is None:
+            return None
+        return self.known or 1
 
     def _since(self, millis: int) -> Position:
         """The first snapshot committed at a time or later."""

@@ -88,9 +88,9 @@ def tasks_of(
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Follows one table. Lives in the process that Spark keeps for the query; `read` runs in tasks."""
 
-    def __init__(self, rows: Rows, at_once: int | None = None) -> None:
+    def __init__(self, rows: Rows, at_once: int | None = None, known: int | None = None) -> None:
         self._rows, self._at_once = rows, at_once
-        self._source = Source.of(rows.store, rows.where)
+        self._source = Source.of(rows.store, rows.where, known)
         self._limits = Limits.of(rows.store.options)
         self._until: int | None = None
 

@@ -16,7 +16,7 @@ from bucketlake.errors import InvalidError
 from bucketlake.ops.stream.limits import Limits
 from bucketlake.options.options import option_keys, option_text
 from bucketlake.spark.cluster import is_connect
-from bucketlake.spark.datasource import OWN_OPTIONS, source_of
+from bucketlake.spark.datasource import NEWEST_KNOWN, OWN_OPTIONS, source_of
 from bucketlake.spark.instants import as_shown, tells_otherwise
 from bucketlake.spark.stream.batch_done import KEPT, BatchDone
 from bucketlake.spark.stream.checkpoint import Query
@@ -48,6 +48,8 @@ def read(
         options["columns"] = ",".join(columns)
     if where is not None and not apart:
         options["where"] = where
+    # The process that looks where a stream begins starts after the query: what is written meanwhile belongs to it.
+    options[NEWEST_KNOWN] = str(table.store.latest_snapshot_id() or 0)
     frame = spark.readStream.format(source_of(spark, table)).options(**options).load()
     if not apart:
         return frame
