@@ -79,17 +79,19 @@ def test_latest_begins_with_what_the_newest_snapshot_changed(tables: Lake, tmp_p
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_latest_is_as_of_the_call(tables: Lake, tmp_path: Path, first: bool) -> None:
-    """A query looks where it begins some time after it was started: rows written meanwhile belong to it."""
+@pytest.mark.parametrize("mode", ["latest", "latest-full"])
+def test_a_stream_begins_as_of_the_call(tables: Lake, tmp_path: Path, mode: str, first: bool) -> None:
+    """A query looks where it begins some time after it was started: what was written meanwhile is what follows."""
     if first:
         insert(tables, (1, "older"))
         insert(tables, (2, "newest"))
-    source = tables.table("db.source").read_stream(scan_mode="latest")
+    source = tables.table("db.source").read_stream(scan_mode=mode)
     insert(tables, (3, "after"))
-    insert(tables, (4, "after"))
+    tables.table("db.source").write(tables.sql("SELECT 4 AS id, 'after' AS v"), mode="overwrite")
     target = tables.table("db.plain")
     target.write_stream(source, str(tmp_path / "c"), trigger={"availableNow": True}).awaitTermination()
-    assert rows(tables, "plain") == [*[(2, "newest")] * first, (3, "after"), (4, "after")]
+    before = [(1, "older")] * (mode != "latest") + [(2, "newest")]
+    assert rows(tables, "plain") == [*before * first, (3, "after")]  # overwrites are passed over
 
 
 def test_two_places_to_start_at_are_refused_before_the_query_starts(tables: Lake) -> None:

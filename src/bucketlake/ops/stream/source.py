@@ -78,18 +78,19 @@ class Source:
             return self._since(int(self.store.options.get("scan.creation-time-millis")))
         if latest is None:
             return Position(1)
+        known = self._known()
         if mode == "latest":  # with what it changed, as in Apache Paimon on Spark; on Flink behind it
-            return self._at(self._known() or latest.id)
+            return self._at((known or latest).id)
         if mode == "compacted-full":
             compacted = (s for s in self.store.snapshots(newest_first=True) if s.commit_kind is CommitKind.COMPACT)
             return self._all_of(next(compacted, latest))
-        return self._all_of(latest)
+        if known is not None and not self.known:  # all rows of an empty table are none
+            return self._at(known.id)
+        return self._all_of(known or latest)
 
-    def _known(self) -> int | None:
+    def _known(self) -> Snapshot | None:
         """The snapshot that was the newest when the stream was asked for, the first after none; None if it is gone."""
-        if self.known is None or self.store.find_snapshot(self.known or 1) is None:
-            return None
-        return self.known or 1
+        return None if self.known is None else self.store.find_snapshot(self.known or 1)
 
     def _since(self, millis: int) -> Position:
         """The first snapshot committed at a time or later."""
