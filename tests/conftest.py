@@ -34,6 +34,7 @@ from .shares import place_of, scheduler
 
 MASTER = os.environ.get("BUCKETLAKE_TEST_MASTER", "local[2,4]")
 REMOTE = "SPARK_CONNECT_MODE_ENABLED"
+_SHARED: list[SparkSession] = []
 SESSIONS = {"classic_session": "spark", "connect_url": "connect"}  # fixtures: marks of the tests that use them
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 settings.register_profile(
@@ -92,8 +93,18 @@ def catalog(tmp_path: Path) -> Catalog:
 def classic_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     warehouse = str(tmp_path_factory.mktemp("spark-warehouse"))
     session = new_session(**{**SETTINGS, **INTERPRETED, "spark.master": MASTER, "spark.sql.warehouse.dir": warehouse})
+    _SHARED.append(session)
     yield session
+    _SHARED.clear()
     session.stop()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def views_of_a_file_stay_in_it() -> Iterator[None]:
+    """Tests of all files share a session: names of temporary views that are left there would hide tables of others."""
+    yield
+    for session in _SHARED:
+        session._jsparkSession.sessionState().catalog().clearTempTables()
 
 
 @pytest.fixture(scope="session")

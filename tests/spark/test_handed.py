@@ -126,7 +126,7 @@ def test_ctrl_c_leaves_no_view(classic: Lake, monkeypatch: pytest.MonkeyPatch, m
     """Ctrl-C while a statement's view is made: Spark may have made it, or do so once it was asked to drop it."""
     classic.sql("CREATE TABLE db.t (id INT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')")
     frame = classic.spark.range(1).selectExpr("cast(id AS INT) id")
-    late = []
+    late, before = [], classic.spark.sql("SHOW VIEWS").collect()
     names = ("createTempView", "createOrReplaceTempView")
     real = {name: getattr(type(frame), name) for name in names}
 
@@ -147,4 +147,4 @@ def test_ctrl_c_leaves_no_view(classic: Lake, monkeypatch: pytest.MonkeyPatch, m
             real[name](one, view)
         late.clear()
         assert classic.sql("SELECT * FROM db.t").collect() == []
-        assert classic.spark.sql("SHOW VIEWS").collect() == []
+        assert classic.spark.sql("SHOW VIEWS").collect() == before
