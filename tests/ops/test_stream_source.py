@@ -11,103 +11,19 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.profile import seeds
-from tests.sim.storage import FaultStorage
 
 import bucketlake
 from bucketlake.catalog import new_schema
-from bucketlake.env.env import Env
-from bucketlake.errors import ConflictError, CorruptError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.errors import ConflictError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.ops.commit.replacement import draft_replacement
-from bucketlake.ops.scan.system_tables import RowView, read_view
-from bucketlake.ops.stream.journal import Journal
+from bucketlake.ops.scan.system_tables import read_view
 from bucketlake.ops.stream.limits import Limits
 from bucketlake.ops.stream.position import Position
 from bucketlake.ops.stream.source import Source
 from bucketlake.schema.change import SetOption
-from bucketlake.spark.stream.checkpoint import Checkpoint, Noted
 from bucketlake.table import Table
 
-SCHEMA = pa.schema([pa.field("k", pa.int64(), nullable=False), pa.field("v", pa.int64())])
-KEYED = {
-    "none": {"bucket": "2"},
-    "input": {"bucket": "2", "changelog-producer": "input"},
-    "lookup": {"bucket": "2", "changelog-producer": "lookup"},
-    "full-compaction": {"bucket": "2", "changelog-producer": "full-compaction"},
-    "dynamic": {"bucket": "-1", "dynamic-bucket.target-row-num": "5", "changelog-producer": "lookup"},
-    "vectors": {"bucket": "2", "deletion-vectors.enabled": "true"},
-    "postpone": {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false"},
-    "postpone, lookup": {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false", "changelog-producer": "lookup"},
-}
-ALL = Limits()
-
-
-def make(tmp_path: Path, keyed: bool, options: dict[str, str]) -> Table:
-    catalog = bucketlake.open(str(tmp_path / "wh"))
-    catalog.create_database("db", ignore_if_exists=True)
-    return catalog.create_table("db.t", SCHEMA, primary_keys=["k"] if keyed else (), options=options)
-
-
-def rows_of(table: Table, **values: int) -> pa.Table:
-    return pa.table({"k": [values["k"]], "v": [values["v"]]}, schema=SCHEMA)
-
-
-class Reader:
-    """A stream's consumer that keeps its offset as JSON, as Spark's checkpoint does."""
-
-    def __init__(self, table: Table, **options: Any) -> None:
-        self.table = table.with_options(options)
-        self.told: list[tuple[str, int, int | None]] = []
-        source = Source.of(self.table.store)
-        self.offset = json.dumps(source.origin().as_offset())
-
-    def step(self, limits: Limits | None = ALL) -> int:
-        """Read one batch, in a process of its own; how many rows."""
-        source = Source.of(self.table.store)
-        start = Position.of(json.loads(self.offset))
-        end = source.following(start, limits)
-        first = [self._rows(group) for group in Source.of(self.table.store).batch(start, end)]
-        again = [
-            self._rows(group) for group in source.batch(start, Position.of(json.loads(json.dumps(end.as_offset()))))
-        ]
-        assert first == again, "a batch that is read again gives other rows"
-        self.offset = json.dumps(end.as_offset())
-        found = [row for group in first for row in group]
-        self.told += found
-        return len(found)
-
-    def read_all(self, limits: Limits | None = ALL) -> None:
-        while True:
-            before = self.offset
-            self.step(limits)
-            if self.offset == before:
-                return
-
-    def _rows(self, group: Any) -> list[tuple[str, int, int | None]]:
-        view = RowView("audit_log")
-        return [
-            (row["rowkind"], row["k"], row["v"])
-            for split in group
-            for batch in read_view(self.table.store, view, split)
-            for row in batch.to_pylist()
-        ]
-
-    @property
-    def state(self) -> dict[int, int | None]:
-        found: dict[int, int | None] = {}
-        for kind, key, value in self.told:
-            if self.table.options.get("changelog-producer") in ("lookup", "full-compaction"):
-                was = {"+I": None}.get(kind, value) if kind != "+U" else found.get(key)
-                gone = kind == "-D" and key not in found  # of rows read whole: a delete that is still kept
-                assert gone or found.get(key) == was, (
-                    f"{kind} {key} {value} where {found.get(key)} was told: {self.told}"
-                )
-            if kind == "-U":
-                found.pop(key, None)
-            if kind in ("+I", "+U"):
-                found[key] = value
-            elif kind == "-D":
-                found.pop(key, None)
-        return found
+from .streams import ALL, KEYED, SCHEMA, Reader, make, rows_of
 
 
 @pytest.mark.parametrize("producer", KEYED)
@@ -301,19 +217,6 @@ def test_what_has_expired_is_not_passed_over_unless_asked(tmp_path: Path) -> Non
     assert going.state == {0: 0, 3: 3}
 
 
-def test_a_consumer_goes_on_where_it_stood(tmp_path: Path) -> None:
-    table = make(tmp_path, True, {"bucket": "1"})
-    table.write_arrow(rows_of(table, k=0, v=0))
-    Source.of(Reader(table, consumer_id="me").table.store).progress(Position(2))
-    table.write_arrow(rows_of(table, k=1, v=1))
-    again = Reader(table, consumer_id="me")
-    again.read_all()
-    assert again.told == [("+I", 1, 1)]
-    anew = Reader(table, consumer_id="me", consumer_ignore_progress="true")
-    anew.read_all()
-    assert anew.state == {0: 0, 1: 1}
-
-
 def test_a_rollback_behind_the_reader_is_noticed(tmp_path: Path) -> None:
     table = make(tmp_path, True, {"bucket": "1"})
     for key in range(3):
@@ -335,80 +238,6 @@ def test_a_stream_ends_at_a_watermark_and_stays_behind(tmp_path: Path) -> None:
     behind = Reader(table, scan_snapshot_id=1, streaming_read_snapshot_delay="1 h")
     behind.read_all()
     assert behind.told == []
-
-
-OFFSET = {"version": 1, "snapshot": 1, "index": 0}
-
-
-@pytest.mark.parametrize(
-    "offset",
-    [
-        {},
-        {"version": 1},
-        {"snapshot": "1"},
-        *({**OFFSET, **other} for other in ({"snapshot": -1}, {"index": True}, {"full": 1}, {"made": "x"})),
-    ],
-)
-def test_offsets_that_are_none(offset: dict[str, Any]) -> None:
-    with pytest.raises(CorruptError):
-        Position.of(offset)
-    with pytest.raises(UnsupportedError, match="later version"):
-        Position.of({"version": 2, "snapshot": 1, "index": 0})
-
-
-def test_an_offset_beyond_what_its_snapshot_has_is_not_taken_for_one_that_is_read(tmp_path: Path) -> None:
-    table = make(tmp_path, True, {"bucket": "1"})
-    table.write_arrow(rows_of(table, k=0, v=0))
-    source, end = Source.of(table.store), Source.of(table.store).following(Position(1))
-    for start in (Position(1, 2), Position(1, 2, full=True)):
-        with pytest.raises(CorruptError, match=r"beyond what its snapshot has.*index=2, units=1"):
-            source.following(start, Limits(max_files=1))
-        with pytest.raises(CorruptError, match="beyond what its snapshot has"):
-            source.batch(start, end)
-    with pytest.raises(CorruptError, match="beyond what its snapshot has"):
-        source.batch(Position(1), Position(1, 9))
-
-
-def test_a_batch_that_comes_again_on_another_history_is_refused(tmp_path: Path) -> None:
-    """It would give other rows than it did."""
-    table = make(tmp_path, True, {"bucket": "1"})
-    for key in range(3):
-        table.write_arrow(rows_of(table, k=key, v=0))
-    source = Source.of(table.store)
-    start = source.following(Position(1), until=1)
-    end = source.following(start)
-    table.rollback_to(1)
-    for newest in range(3):
-        with pytest.raises(InvalidError, match="rolled back"):
-            Source.of(table.store).batch(start, end)
-        table.write_arrow(rows_of(table, k=newest, v=1))
-
-
-@pytest.mark.parametrize("read", [0, 1, 2])
-@pytest.mark.parametrize("mode", ["latest-full", "from-snapshot"])
-def test_a_consumer_inside_of_a_snapshot_goes_on_there(tmp_path: Path, mode: str, read: int) -> None:
-    """A new checkpoint has each row once, also where the one before was lost in its first batches."""
-    table = make(tmp_path, True, {"bucket": "4"})
-    keys = list(range(20))
-    table.write_arrow(pa.table({"k": keys[:10], "v": keys[:10]}, schema=SCHEMA))
-    table.write_arrow(pa.table({"k": keys[10:], "v": keys[10:]}, schema=SCHEMA))
-    start = {"consumer_id": "me", "scan_mode": mode, **({"scan_snapshot_id": 1} if mode == "from-snapshot" else {})}
-    lost = Reader(table, **start)
-    for _ in range(read):
-        lost.step(Limits(max_files=1))
-        Source.of(lost.table.store).progress(Position.of(json.loads(lost.offset)))
-    again = Reader(table, **start)
-    again.read_all()
-    assert sorted(key for _, key, _ in (*lost.told, *again.told)) == keys
-    assert {name: int(one) for name, one in table.consumers().items()} == {"me": 2 if mode == "latest-full" else 1}
-
-
-@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"nextSnapshot": 1, "index": -1}', b'{"nextSnapshot": "1"}'])
-def test_a_consumer_whose_file_is_damaged_is_named(tmp_path: Path, data: bytes) -> None:
-    table = make(tmp_path, True, {"bucket": "1"})
-    table.store.env.storage.write(table.store.paths.consumer("me"), data)
-    with pytest.raises(CorruptError, match=r"not a consumer.*consumer-me"):
-        Source.of(table.with_options(consumer_id="me").store).origin()
 
 
 @pytest.mark.parametrize("producer", ["none", "input"])
@@ -529,42 +358,6 @@ def test_overwrites_that_are_told_where_keys_come_back_in_other_buckets(tmp_path
             assert found == wanted
 
 
-def test_how_far_consumers_are_behind(tmp_path: Path) -> None:
-    plain = make(tmp_path / "plain", False, {})
-    assert plain.consumers() == {}
-    for key in range(4):
-        plain.write_arrow(rows_of(plain, k=key, v=key))
-    for name, following in (("new", 1), ("half", 3), ("done", 5)):
-        plain.store.env.storage.write(
-            plain.store.paths.consumer(name), json.dumps({"nextSnapshot": following}).encode()
-        )
-    found = plain.consumers()
-    assert found == {"new": 1, "half": 3, "done": 5}
-    assert [(found[n].snapshots, found[n].rows) for n in ("new", "half", "done")] == [(4, 4), (2, 2), (0, 0)]
-    assert found["new"].millis >= found["half"].millis > found["done"].millis == 0
-    assert found["half"].next_snapshot == 3 and "rows=2" in repr(found["half"])
-    keyed = make(tmp_path / "keyed", True, KEYED["lookup"])
-    for value in range(2):
-        keyed.write_arrow(rows_of(keyed, k=1, v=value))
-    keyed.reset_consumer("c", 1)
-    assert (keyed.consumers()["c"].snapshots, keyed.consumers()["c"].rows) == (4, 3)
-
-
-def test_what_a_checkpoint_says_of_a_batch(tmp_path: Path) -> None:
-    checkpoint = Checkpoint(str(tmp_path))
-    with pytest.raises(UnsupportedError, match="cannot be read here"):
-        checkpoint.query()
-    assert checkpoint.noted(0) == Noted()
-    (tmp_path / "offsets").mkdir()
-    (tmp_path / "metadata").write_text('{"id":"q"}')
-    (tmp_path / "offsets" / "0").write_text('v1\n{"batchWatermarkMs":0,"batchTimestampMs":5}\n{}')
-    (tmp_path / "offsets" / "1").write_text('v1\n{"batchWatermarkMs":7000,"batchTimestampMs":5}\n{}')
-    (tmp_path / "offsets" / "2").write_text("v1\nnot JSON\n{}")
-    assert checkpoint.query() == "q"
-    assert [checkpoint.noted(number).watermark for number in range(3)] == [None, 7000, None]
-    assert len({checkpoint.noted(number).fingerprint for number in range(4)}) == 4
-
-
 def told_by_a_sink(table: Table, groups: list[list[tuple[str, int, int | None]]]) -> dict[int, int | None]:
     """What an upserting sink has of groups that tasks read beside each other: the worst order of them."""
     worst: dict[int, int | None] = {}
@@ -641,60 +434,3 @@ def test_a_table_that_is_gone_is_not_an_empty_one(tmp_path: Path) -> None:
             with pytest.raises(InvalidError, match="was dropped, and another one has its name"):
                 each.step()
     assert catalog.table("db.u").to_arrow().num_rows == 1
-
-
-def test_a_consumer_that_is_moved_or_forgotten_while_its_stream_runs(tmp_path: Path) -> None:
-    """The stream goes on where it stands, and says so again; what was let go meanwhile is missed by name."""
-    table = make(tmp_path, True, {"bucket": "1"})
-    for key in range(4):
-        table.write_arrow(rows_of(table, k=key, v=key))
-    reader = Reader(table, consumer_id="me", scan_snapshot_id=1)
-    source = Source.of(reader.table.store)
-    for following in (1, 4, None):
-        table.reset_consumer("me", following)
-        reader.step(Limits(max_files=1))
-        source.progress(Position.of(json.loads(reader.offset)))
-    assert [row[1] for row in reader.told] == [0, 1, 2]
-    assert {name: int(one) for name, one in table.consumers().items()} == {"me": 4}
-    table.reset_consumer("me", None)
-    for key in range(4, 7):
-        table.write_arrow(rows_of(table, k=key, v=key))
-    table.expire_snapshots(retain_max=1, retain_min=1, older_than="2100-01-01")
-    with pytest.raises(NotFoundError, match="snapshot with id 4 has expired"):
-        reader.step()
-
-
-@pytest.mark.parametrize(
-    "data", [b"", b"{", b"[]", b"{}", b'{"id": 7}', b'{"id": ""}', b"[" * 100_000, b"\xff\xfe{", b'{"id": NaN}']
-)
-def test_a_checkpoint_whose_metadata_are_damaged_is_named(tmp_path: Path, data: bytes) -> None:
-    (tmp_path / "metadata").write_bytes(data)
-    with pytest.raises(CorruptError, match=r"metadata.*start a query with a new one"):
-        Checkpoint(str(tmp_path)).query()
-
-
-@pytest.mark.parametrize("lost", ["metadata", "offsets/0"])
-def test_a_checkpoint_of_which_a_part_is_missing_does_not_begin_anew(tmp_path: Path, lost: str) -> None:
-    """All that was read would be read again."""
-    folder = tmp_path / "checkpoint"
-    journal = Journal(Env(), str(folder), "/t")
-    journal.finish(journal.begin(Position(1), Position(2)))
-    (folder / "offsets" / "\u00b2").write_text("no batch")
-    assert Journal(Env(), str(folder), "/t").position == Position(2)
-    (folder / lost).unlink()
-    with pytest.raises(CorruptError, match=f"missing.*{lost}"):
-        Journal(Env(), str(folder), "/t")
-
-
-def test_a_checkpoint_that_another_process_goes_on_with_is_not_taken_for_broken(tmp_path: Path) -> None:
-    """It begins and ends a batch between any two looks of who opens it."""
-    env, folder, here = Env(), str(tmp_path / "checkpoint"), Position(1)
-    other = Journal(env, folder, "/t")
-    other.finish(other.begin(here, here))
-
-    def go_on(k: int, operation: str, path: str) -> None:
-        other.finish(other.begin(here, here))
-
-    opened = Journal(Env(FaultStorage(env.storage, go_on), env.clock), folder, "/t")
-    with pytest.raises(ConflictError, match="another process"):
-        opened.begin(here, here)
