@@ -4,12 +4,13 @@ where it cannot, says what happened."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bucketlake.errors import NotFoundError
-from bucketlake.spark import cluster
+from bucketlake.spark import actions, cluster
 from bucketlake.spark.read import native, reader
 from bucketlake.spark.session import Lake
 
@@ -50,6 +51,22 @@ class Rival:
             return frame
 
         return planning
+
+
+@pytest.mark.parametrize("when", ["is opened", "is read"])
+def test_spark_tells_in_two_ways(classic: Lake, tmp_path: Path, when: str) -> None:
+    """A file may go before it is opened, or after, and before its columns are read, for which Hadoop opens it again."""
+    classic.spark.range(9).write.parquet(str(tmp_path / "files"))
+    frame = classic.spark.read.parquet(str(tmp_path / "files"))
+    if when == "is opened":
+        for path in (tmp_path / "files").glob("*.parquet"):
+            path.unlink()
+        with pytest.raises(NotFoundError, match="a data file is gone.*part-.*parquet"):
+            actions.to_arrow(frame)
+        return
+    text = "org.apache.spark.SparkException: Job aborted\nCaused by: java.nio.file.NoSuchFileException: /w/t/data-1.parquet"
+    with pytest.raises(NotFoundError, match="a data file is gone.*data-1.parquet"), actions.lost_told():
+        raise RuntimeError(text)
 
 
 @pytest.mark.parametrize("kind", KINDS)

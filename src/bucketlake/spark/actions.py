@@ -21,7 +21,7 @@ from bucketlake.ops.rows.one_file import READ_AGAIN
 
 _LOST = re.compile(
     r"\[FAILED_READ_FILE\.FILE_NOT_EXIST\] Encountered error while reading file (?P<spark>.+?)\. File does not exist"
-    r"|^(?:Caused by: )?java\.io\.FileNotFoundException: (?P<java>.*)$"
+    r"|^(?:Caused by: )?java\.(?:io\.FileNotFound|nio\.file\.NoSuchFile)Exception: (?P<java>.*)$"
     r"|^bucketlake\.errors\.NotFoundError: (?P<worker>.*)$",
     re.MULTILINE,
 )
