@@ -1,8 +1,9 @@
 """`python -m benchmarks.statements`: MERGE and DELETE of 1 % beside W; what `lake.sql` costs over `spark.sql`.
 
 MERGE brings 1 % of the rows of lineitem, nine tenths of which match: rows from all over the table, in files of their
-own or filtered out of all rows by each MERGE, or neighbours. Each run takes another hundredth, so that none is changed
-twice. DELETE removes as many. Statements are timed until their DataFrame is there; no row is read.
+own or filtered out of all rows by each MERGE, or neighbours; it sets one column to what Spark computes, or whole rows.
+Each run takes another hundredth, so that none is changed twice. DELETE removes as many. Statements are timed until
+their DataFrame is there; no row is read.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ TABLES: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
 }
 JOINED = 5
 SHARE = "pmod(hash(l_orderkey, 7), 100)"
+ONE_COLUMN = "l_comment = concat(s.l_comment, ' #')"
 
 
 class Statements(SparkBench):
@@ -40,7 +42,7 @@ class Statements(SparkBench):
         """MERGE and DELETE of a hundredth of each kind of table; how many rows there are afterwards is checked."""
         last = self.source.selectExpr("max(l_orderkey)").collect()[0][0]
         runs = self.m.runs + 1
-        for share in (*range(runs), *range(2 * runs, 3 * runs)):
+        for share in (*range(runs), *range(2 * runs, 4 * runs)):
             self._files(share).write.mode("overwrite").parquet(self._hundredth(share))
         for kind, (options, keys) in TABLES.items():
             name = f"t{list(TABLES).index(kind)}"
@@ -49,13 +51,14 @@ class Statements(SparkBench):
             self._deleted(f"DELETE of 1 %, neighbours, {kind}", name, self._slice(last, count(10)))
             self._merged(f"MERGE of 1 %, neighbours, {kind}", name, count(2 * runs))
             self._merged(f"MERGE of 1 %, {kind}", name, count())
+            self._merged(f"MERGE of 1 %, whole rows, {kind}", name, count(3 * runs), update="*")
             self._merged(f"MERGE of 1 %, filtered, {kind}", name, count(runs), filtered=True)
             self._deleted(f"DELETE of 1 %, {kind}", name, (f"{SHARE} = {50 + share}" for share in count()))
             self.lake.catalog.drop_table(f"bench.{name}")
 
     def _files(self, share: int) -> DataFrame:
-        """What a MERGE brings: from the third set on neighbours."""
-        if share < 2 * (self.m.runs + 1):
+        """What a MERGE brings: in the third set neighbours."""
+        if share // (self.m.runs + 1) != 2:
             return self._changes(f"{SHARE} = {share}", share)
         last = self.source.selectExpr("max(l_orderkey)").collect()[0][0]
         return self._changes(next(self._slice(last, count(share + 20))), share)
@@ -72,7 +75,9 @@ class Statements(SparkBench):
     def _hundredth(self, share: int) -> str:
         return str(self.folder / f"hundredth-{share}")
 
-    def _merged(self, case: str, name: str, shares: Iterator[int], filtered: bool = False) -> None:
+    def _merged(
+        self, case: str, name: str, shares: Iterator[int], filtered: bool = False, update: str = ONE_COLUMN
+    ) -> None:
         rows = self.lake.table(f"bench.{name}").read().count()
 
         def merge() -> None:
@@ -82,7 +87,7 @@ class Statements(SparkBench):
             self.lake.sql(
                 f"MERGE INTO bench.{name} t USING bench_changes s "
                 "ON t.l_orderkey = s.l_orderkey AND t.l_linenumber = s.l_linenumber "
-                "WHEN MATCHED THEN UPDATE SET l_comment = concat(s.l_comment, ' #') WHEN NOT MATCHED THEN INSERT *"
+                f"WHEN MATCHED THEN UPDATE SET {update} WHEN NOT MATCHED THEN INSERT *"
             )
 
         self.m.measure(case, merge, floor="W", mark=0.25, warm=1)
