@@ -150,7 +150,7 @@ def test_near_misses_are_warned_of():
         ("pk-clustering-override", "true"),
         ("query-auth.enabled", "true"),
         ("blob-view-field", "b"),
-        ("vector-field", "v"),
+        ("vector.file.format", "vortex"),
         ("file.format", "lance"),
         ("file.format.per.level", "0:csv"),
         ("manifest.format", "orc"),

@@ -134,7 +134,7 @@ def test_statements_are_pointed_at(lake: Lake) -> None:
         ("INSERT INTO hive.db.t VALUES (1, 'a')", r"no such catalog \[name=hive\.db\.t\]"),
         ("DELETE FROM hive.db.t WHERE id = 1", r"no such catalog \[name=hive\.db\.t\]"),
         ("SELECT ARRAY['a', 'b'], MAP['a', 1] FROM db.t", r"do: array\(1, 2\)"),
-        ("SELECT * FROM vector_search('db.t', 'e', array(0.1f), 10)", "do: vectors and full-text indexes are not"),
+        ("SELECT * FROM vector_search('db.t', 'e', array(0.1f), 10)", "do: vector and full-text indexes are not"),
         ("CREATE CATALOG c WITH ('type' = 'paimon')", r"do: bucketlake\.connect"),
         ("ALTER FUNCTION db.f AS 'x' LANGUAGE JAVA", "do: functions are kept by no catalog"),
         ("INSERT INTO db.t VALEUS (1, 'a')", "did you mean VALUES"),

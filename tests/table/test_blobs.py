@@ -430,7 +430,7 @@ def test_columns_become_blobs_by_their_comment(catalog: Catalog) -> None:
     [
         (BYTES, "__BLOB_FIELDS", {}, InvalidError),
         (BYTES, "__BLOB_VIEW_FIELD", {}, UnsupportedError),
-        (BYTES, "__VECTOR_FIELD;3", {}, UnsupportedError),
+        (BYTES, "__VECTOR_FIELD;3", {}, InvalidError),
         (INT, "__BLOB_FIELD", {}, InvalidError),
         (INT, None, {"blob-field": "x"}, InvalidError),
         (BYTES, None, {"blob-field": "y"}, InvalidError),

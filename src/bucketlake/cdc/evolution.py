@@ -16,13 +16,13 @@ from bucketlake.cdc.shapes import SourceColumn
 from bucketlake.errors import UnsupportedError
 from bucketlake.schema.change import AddColumn, RenameColumn, SchemaChange, UpdateColumnType, UpdateComment
 from bucketlake.schema.merging import Merging, merging
-from bucketlake.types.model import MAX_LENGTH, STRING, DataField, DataType, Root, type_text
+from bucketlake.types.model import LISTS, MAX_LENGTH, STRING, DataField, DataType, Root, type_text
 
 _TEXTS = (Root.CHAR, Root.VARCHAR)
 _BYTES = (Root.BINARY, Root.VARBINARY)
 _WHOLE = (Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT)
 _FLOAT = (Root.FLOAT, Root.DOUBLE)
-_NESTED = (Root.ARRAY, Root.MAP, Root.ROW)
+_NESTED = (*LISTS, Root.MAP, Root.ROW)
 
 
 def changes_for(
@@ -67,7 +67,8 @@ def _changed(found: DataField, column: SourceColumn, modes: frozenset[str], tabl
         return changes
     if found.type.root is Root.DECIMAL and "decimal-no-change" in modes:
         return changes
-    if found.type.root in _NESTED and column.type.root is found.type.root:
+    alike = column.type.root is found.type.root or (found.type.root is Root.VECTOR and column.type.root in LISTS)
+    if found.type.root in _NESTED and alike:
         given = replace(found, type=column.type)
         return [*changes, *merging([found], [given], Merging(widen=True, sensitive=True))]
     wider = widened(found.type, column.type, modes)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from bucketlake.cdc.shapes import Coding, Reading
 from bucketlake.spark.types import spark_type
-from bucketlake.types.model import MAX_LENGTH, DataType, Root
+from bucketlake.types.model import LISTS, MAX_LENGTH, DataType, Root
 
 MARK = "\ufdd0"  # stands before numbers that were put in quotes: no character of any text
 _TEXTS = (Root.CHAR, Root.VARCHAR)
@@ -88,7 +88,7 @@ def _cast(text: Column, target: DataType) -> Column:
     if root is Root.ARRAY and target.element is not None and target.element.root in _TEXTS:
         listed = F.split(F.regexp_replace(text, r"^\[|\]$", ""), ",")
         return F.when(text.rlike(r"^\s*\["), F.coalesce(F.from_json(text, kind), listed)).otherwise(listed)
-    if root in (Root.ARRAY, Root.MAP, Root.ROW):
+    if root in (*LISTS, Root.MAP, Root.ROW):
         return F.from_json(text, kind)
     return text.try_cast(kind)
 

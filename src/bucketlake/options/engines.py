@@ -5,7 +5,7 @@ Spec: docs/spec/schema.md#options
 
 from __future__ import annotations
 
-from bucketlake.options.model import ENGINE, HONOURED, RETRIES, SPEED, Effect, Option, call, of, upkeep
+from bucketlake.options.model import ENGINE, HONOURED, RETRIES, SEARCHES, SPEED, Effect, Option, call, upkeep
 
 _SPARK = (
     Option(
@@ -31,9 +31,7 @@ _SPARK = (
     Option("read.stream.minRowsPerTrigger", "long", None, HONOURED, "Minimum number of rows of one batch of a stream."),
     Option("requiredSparkConfsCheck.enabled", "bool", "true", ENGINE, "Look at the session's settings first."),
     Option("source.split.target-size-with-column-pruning", "bool", "false", SPEED, "Splits by the columns read."),
-    Option(
-        "vector-search.lateral-join.parallelism", "int", "16", of("vector-field"), "Tasks of a vector search in a join."
-    ),
+    Option("vector-search.lateral-join.parallelism", "int", "16", SEARCHES, "Tasks of a vector search in a join."),
     Option(
         "write.data-evolution.update-conflict-retry.max-attempts",
         "int",

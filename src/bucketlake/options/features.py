@@ -1,4 +1,4 @@
-"""Options of blobs; of what is not built: vectors, indexes over tables, chains, materialized tables; of data evolution.
+"""Options of blobs, vectors, data evolution; of what is not built: indexes over tables, chains, materialized tables.
 
 Spec: docs/spec/schema.md#options
 """
@@ -9,6 +9,7 @@ from bucketlake.options.model import (
     GLOBAL_INDEX,
     HONOURED,
     READS,
+    SEARCHES,
     SPEED,
     STREAMS,
     UNINDEXED,
@@ -326,7 +327,7 @@ ROWS = (
         "How variants are shredded.",
         fallback=("parquet.variant.shreddingSchema",),
     ),
-    Option("vector-field", "string", None, READS, "Columns stored as vectors."),
+    Option("vector-field", "string", None, HONOURED, "ARRAY columns that are VECTOR columns."),
     Option(
         "vector-index.search-mode",
         "enum",
@@ -339,14 +340,10 @@ ROWS = (
             "detail",
         ),
     ),
-    Option(
-        "vector-search.distribute.enabled", "bool", "false", of("vector-field"), "Spread a vector search over tasks."
-    ),
-    Option(
-        "vector-search.lateral-join.batch-size", "int", "256", of("vector-field"), "Rows of a batch in a vector join."
-    ),
-    Option("vector.file.format", "string", None, of("vector-field"), "Format of vector files."),
-    Option("vector.target-file-size", "memory", None, of("vector-field"), "Size of vector files."),
+    Option("vector-search.distribute.enabled", "bool", "false", SEARCHES, "Spread a vector search over tasks."),
+    Option("vector-search.lateral-join.batch-size", "int", "256", SEARCHES, "Rows of a batch in a vector join."),
+    Option("vector.file.format", "string", None, READS, "Format of files that hold VECTOR columns alone."),
+    Option("vector.target-file-size", "memory", None, of("vector.file.format"), "Size of vector files."),
     Option(
         "visibility-callback.check-interval",
         "duration",

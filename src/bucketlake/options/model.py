@@ -57,6 +57,7 @@ VARIANTS = Effect("kept", why="VARIANT columns are stored whole; shredded files 
 RETRIES = Effect("kept", why="a change that loses to another commit is tried again by the rule of all changes")
 GLOBAL_INDEX = Effect("kept", why="of global indexes, those of types btree and bitmap are built and searched")
 UNINDEXED = Effect("kept", why="rows that no index covers are always read")
+SEARCHES = Effect("kept", why="vectors are not searched by an index here: vector_search is refused")
 STREAMS = Effect("kept", why="chain tables are not read as streams here")
 FAILS = Effect("kept", why="a read that fails is an error here, whatever it says")
 

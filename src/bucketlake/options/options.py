@@ -254,6 +254,7 @@ FAMILIES: tuple[tuple[re.Pattern[str], Effect], ...] = (
     (re.compile(rf"fields\..+\.({_MAPS})"), HONOURED),
     (re.compile(r"fields\..+\.pk-[a-z-]+\.index\..+"), WRITES),
     (re.compile(rf"fields\..+\.({'|'.join(_FIELD_KEYS)})"), HONOURED),
+    (re.compile(r"field\..+\.vector-dim"), HONOURED),
     (re.compile(r"file-index\..+"), HONOURED),
     (re.compile(r"parquet\.(enable\.dictionary|compression)#.+"), HONOURED),
     (re.compile(r"parquet\.(encryption|crypto)\..+"), WRITES),

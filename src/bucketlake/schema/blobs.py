@@ -1,7 +1,7 @@
 """Columns of type BLOB, ARRAY<BLOB>, MAP<K, BLOB>: what makes a column one, and what a table with them must be.
 
-    declared(fields, options)      columns of a new table as its options and comments declare them
-    added(item, options)           the same of a column that is added
+    declared(item, options)        a column of a new table as the options declare it
+    directed(item, comment)        a column that its comment declares: `__BLOB_FIELD; comment`
     in_blob_files(fields, apart)   the columns whose values lie in blob files
     described(fields, names)       the columns that hold descriptors of blobs in the files of the table's format
     check_blobs, refuse_blobs      what such a schema must satisfy, and what is not done here
@@ -25,10 +25,8 @@ FIELD = "blob-field"
 DESCRIPTOR_FIELD = "blob-descriptor-field"
 VIEW_FIELD = "blob-view-field"
 COLUMN_KEYS = (FIELD, DESCRIPTOR_FIELD, VIEW_FIELD)
-"""Options that follow the columns: they change as columns are added and dropped."""
-
 _DIRECTIVES = {"__BLOB_FIELD": FIELD, "__BLOB_DESCRIPTOR_FIELD": DESCRIPTOR_FIELD, "__BLOB_VIEW_FIELD": VIEW_FIELD}
-_OLDER = {DESCRIPTOR_FIELD: "blob.stored-descriptor-fields"}
+OLDER = {DESCRIPTOR_FIELD: "blob.stored-descriptor-fields"}
 _SOURCES = (Root.BINARY, Root.VARBINARY, Root.BLOB)
 
 
@@ -43,28 +41,21 @@ def described(fields: Sequence[DataField], names: Sequence[str]) -> tuple[DataFi
     return tuple(item for item in fields if item.type.root is Root.BLOB and item.name in names)
 
 
-def declared(fields: Sequence[DataField], options: Mapping[str, str]) -> tuple[tuple[DataField, ...], dict[str, str]]:
-    """Columns and options with what comments say of columns (`__BLOB_FIELD; comment`), and columns that the options
-    'blob-field' and 'blob-descriptor-field' name as BLOB.
+def declared(item: DataField, options: Mapping[str, str]) -> DataField:
+    """A column of a new table that the options 'blob-field' and 'blob-descriptor-field' name, as a BLOB.
 
     Raises: InvalidError, in Paimon's words, for columns that cannot be blobs; UnsupportedError for storage that is not
     honoured.
     """
-    texts = dict(options)
-    found = [added(item, texts) for item in fields]
     for key in (VIEW_FIELD, DESCRIPTOR_FIELD, FIELD):
-        named = _names(texts, key)
-        found = [replace(item, type=_as_blob(item, key)) if item.name in named else item for item in found]
-    return tuple(found), texts
+        if item.name in names_in(options, key):
+            item = replace(item, type=_as_blob(item, key))
+    return item
 
 
-def added(item: DataField, options: dict[str, str]) -> DataField:
-    """A new column as its comment declares it; `options` gain its name. Errors: as `declared`."""
-    comment = (item.description or "").strip()
-    if comment.startswith("__VECTOR"):
-        raise UnsupportedError("VECTOR columns are not supported", column=item.name, comment=comment)
-    if not comment.startswith("__BLOB"):
-        return item
+def directed(item: DataField, comment: str) -> tuple[DataField, str]:
+    """A column whose comment begins with `__BLOB`, as a BLOB, with what is left of the comment; the option that names
+    it. Errors: as `declared`."""
     directive, _, rest = comment.partition(";")
     key = _DIRECTIVES.get(directive)
     if key is None:
@@ -74,12 +65,9 @@ def added(item: DataField, options: dict[str, str]) -> DataField:
             column=item.name,
         )
     kind = _as_blob(item, key)
-    if item.name not in _names(options, key):
-        options[key] = ",".join([*_names(options, key), item.name])
-        options.pop(_OLDER.get(key, ""), None)
     if key == VIEW_FIELD:
         raise UnsupportedError(f"'{key}' is not supported yet", column=item.name, remedy="use the comment __BLOB_FIELD")
-    return replace(item, type=kind, description=rest.strip() or None)
+    return replace(item, type=kind, description=rest.strip() or None), key
 
 
 def _as_blob(item: DataField, key: str) -> DataType:
@@ -102,24 +90,13 @@ def _as_blob(item: DataField, key: str) -> DataType:
     return DataType(Root.BLOB, kind.nullable)
 
 
-def dropped(name: str, options: Mapping[str, str]) -> dict[str, str]:
-    """The options without the name of a BLOB column that is dropped."""
-    found = dict(options)
-    for key in (*COLUMN_KEYS, *_OLDER.values()):
-        if key in found:
-            left = [other for other in _listed(found[key]) if other != name]
-            found.pop(key)
-            if left:
-                found[key] = ",".join(left)
-    return found
-
-
-def _names(options: Mapping[str, str], key: str) -> list[str]:
+def names_in(options: Mapping[str, str], key: str) -> list[str]:
     """The columns that an option, or its older name, lists."""
-    return _listed(options.get(key) or options.get(_OLDER.get(key, "")) or "")
+    return listed(options.get(key) or options.get(OLDER.get(key, "")) or "")
 
 
-def _listed(text: str) -> list[str]:
+def listed(text: str) -> list[str]:
+    """Names between commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
@@ -132,14 +109,14 @@ def check_blobs(schema: TableSchema) -> None:
                 "as a top-level BLOB, ARRAY<BLOB>, or MAP<X, BLOB> field."
             )
     blobs = [item.name for item in schema.fields if item.type.holds(Root.BLOB)]
-    for name in _names(schema.options, FIELD):
+    for name in names_in(schema.options, FIELD):
         if name not in blobs:
             raise InvalidError(
                 f"Field '{name}' in '{FIELD}' must be a BLOB, ARRAY<BLOB> or MAP<X, BLOB> field in table schema."
             )
     plain = [item.name for item in schema.fields if item.type.root is Root.BLOB]
     for key in (DESCRIPTOR_FIELD, VIEW_FIELD):
-        for name in _names(schema.options, key):
+        for name in names_in(schema.options, key):
             if name not in plain:
                 raise InvalidError(
                     f"Field '{name}' in '{key}' must be a BLOB field in table schema. ARRAY<BLOB> and MAP<X, BLOB> are "

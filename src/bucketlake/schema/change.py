@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, did_you_mean
 from bucketlake.options.map_layout import without_column
 from bucketlake.options.options import TableOptions, find_option, immutable, option_text
-from bucketlake.schema.blobs import COLUMN_KEYS, added, dropped
 from bucketlake.schema.column_options import member_renamed_in_options, renamed_in_options
 from bucketlake.schema.default import check_defaults
 from bucketlake.schema.evolution import cast_allowed
+from bucketlake.schema.marked import COLUMN_KEYS, added, dropped
 from bucketlake.types.ids import with_fresh_ids
 from bucketlake.types.model import DataField, DataType, Root, type_text
 from bucketlake.types.parse import parse_type_text
@@ -294,9 +294,9 @@ class _Draft:
     def drop(self, path: tuple[str, ...]) -> None:
         keys = (*self.schema.partition_keys, *self.schema.primary_keys)
         self.refuse_key(path, keys, f"Cannot drop partition key or primary key: [{path[0]}]")
-        if len(path) == 1 and self.is_blob(path):
-            self.options = dropped(path[0], self.options)
         if len(path) == 1:
+            for item in self.fields:
+                self.options = dropped(item, self.options) if item.name == path[0] else self.options
             self.options = without_column(self.options, path[0])
 
         def remove(members: list[DataField]) -> None:

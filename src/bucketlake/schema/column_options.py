@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bucketlake.options.map_layout import is_of_layout
-from bucketlake.schema.blobs import COLUMN_KEYS
+from bucketlake.schema.marked import COLUMN_KEYS
+from bucketlake.schema.vectors import FIELD, dimension_key
 
 if TYPE_CHECKING:
     from bucketlake.schema.schema import TableSchema
@@ -24,6 +25,7 @@ _COLUMN_LISTS = (
     "rowkind.field",
     "sequence.field",
     "upsert-key",
+    FIELD,
 )
 _HOW_MERGED = ("changelog-producer", "deletion-vectors.enabled")
 _MEMBER_LISTS = ("nested-key", "nested-sequence-field", "ts-field")
@@ -42,6 +44,8 @@ def renamed_in_options(options: Mapping[str, str], names: Mapping[str, str]) -> 
         parts = rest.split(".")
         if key in _COLUMN_LISTS:
             value = renamed(value)
+        elif head == "field" and len(parts) > 1 and dimension_key(".".join(parts[:-1])) == key:
+            key = dimension_key(renamed(".".join(parts[:-1])))
         elif head == "fields" and len(parts) > 1:
             suffix = rest[len(parts[0]) :]
             key, value = f"fields.{renamed(parts[0])}{suffix}", renamed(value) if suffix == ".sequence-group" else value

@@ -19,13 +19,24 @@ from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
 from bucketlake.lazy import pa
 from bucketlake.schema.constant import Pairs, Struct, constant, looks_computed
 from bucketlake.schema.evolution import cast_array
-from bucketlake.types.model import MAX_LENGTH, STRING, DataField, DataType, Root, arrow_type, quote_text, type_text
+from bucketlake.types.model import (
+    LISTS,
+    MAX_LENGTH,
+    STRING,
+    DataField,
+    DataType,
+    Root,
+    arrow_type,
+    check_vectors,
+    quote_text,
+    type_text,
+)
 
 _WHOLE = {Root.TINYINT: 8, Root.SMALLINT: 16, Root.INT: 32, Root.BIGINT: 64}
 _TEXT = (Root.CHAR, Root.VARCHAR)
 _BYTES = (Root.BINARY, Root.VARBINARY)
-_NESTED = (Root.ARRAY, Root.MAP, Root.ROW)
-_BRACKETS = {Root.ARRAY: ("[", "]", "array"), Root.MAP: ("{", "}", "map"), Root.ROW: ("{", "}", "struct")}
+_NESTED = (*LISTS, Root.MAP, Root.ROW)
+_BRACKETS = {**dict.fromkeys(LISTS, ("[", "]", "array")), Root.MAP: ("{", "}", "map"), Root.ROW: ("{", "}", "struct")}
 _NO_VALUE = (BucketlakeError, ValueError, ArithmeticError, RecursionError)  # pa.ArrowInvalid is a ValueError
 _OPENING, _CLOSING = "([{<", ")]}>"
 
@@ -40,7 +51,10 @@ def default_scalar(field: DataField) -> pa.Scalar:
     if text is None or text.strip().upper() == "NULL":
         return pa.scalar(None, arrow_type(field.type))
     try:
-        return pa.scalar(_read(text, field.type), arrow_type(field.type))
+        value = pa.scalar(_read(text, field.type), arrow_type(field.type))
+        if field.type.root is Root.VECTOR:
+            check_vectors(pa.repeat(value, 1), field)
+        return value
     except UnsupportedError:
         raise
     except (*_NO_VALUE, pa.ArrowTypeError) as error:
@@ -149,7 +163,7 @@ def _members(content: str, t: DataType) -> Any:
         if len(parts) != len(t.fields):
             raise InvalidError("a row needs a value for every member", members=len(t.fields), given=len(parts))
         return {f.name: _member(part, f.type) for f, part in zip(t.fields, parts, strict=True)}
-    if t.root is Root.ARRAY and t.element is not None:
+    if t.root in LISTS and t.element is not None:
         return [_member(part, t.element) for part in _split(content)] if content else []
     if t.key is None or t.element is None:
         raise InvalidError("no type for the map's entries", type=type_text(t))
@@ -248,7 +262,7 @@ def _number(value: Any, t: DataType) -> Decimal | None:
 
 
 def _assigned_nested(value: Any, t: DataType) -> Any:
-    if t.root is Root.ARRAY and isinstance(value, list) and t.element is not None:
+    if t.root in LISTS and isinstance(value, list) and t.element is not None:
         return [_assigned(item, t.element) for item in value]
     if t.root is Root.MAP and isinstance(value, Pairs) and t.key is not None and t.element is not None:
         pairs = [(_assigned(key, t.key), _assigned(item, t.element)) for key, item in value.items]
@@ -270,7 +284,7 @@ def _plain(value: Any, t: DataType) -> str:
     """The value as Paimon's text, strings without quotes."""
     if value is None:
         return "null"
-    if t.root is Root.ARRAY and t.element is not None:
+    if t.root in LISTS and t.element is not None:
         return "[" + ", ".join(_plain(item, t.element) for item in value) + "]"
     if t.root is Root.MAP and t.key is not None and t.element is not None:
         key, item = t.key, t.element
@@ -297,7 +311,7 @@ def _sql(value: Any, t: DataType, shown: bool = False) -> str:
     """`shown`: members of rows by place, which only the column's type names."""
     if value is None:
         return "NULL"
-    if t.root is Root.ARRAY and t.element is not None:
+    if t.root in LISTS and t.element is not None:
         return f"ARRAY({_listed([_sql(item, t.element, shown) for item in value])})"
     if t.root is Root.MAP and t.key is not None and t.element is not None:
         kinds = (t.key, t.element)

@@ -14,6 +14,7 @@ from bucketlake.errors import ConflictError, InvalidError, UnsupportedError
 from bucketlake.lazy import pa, pc
 from bucketlake.types.arrow import canonical_array, list_offsets, pairs_of
 from bucketlake.types.model import (
+    LISTS,
     MAX_LENGTH,
     DataField,
     DataType,
@@ -130,7 +131,8 @@ def cast_allowed(source: DataType, target: DataType, explicit: bool = True) -> b
     """
     if _same(source, target):
         return True
-    if source.root in (Root.ROW, Root.ARRAY, Root.MAP) or target.root in (Root.ROW, Root.ARRAY, Root.MAP):
+    nested = (Root.ROW, *LISTS, Root.MAP)
+    if source.root in nested or target.root in nested:
         return False
     return (explicit or _implicit(source.root, target.root)) and _castable(source, target)
 
@@ -160,7 +162,7 @@ def _keeps(source: DataType, target: DataType) -> bool:
     if a is b is Root.ROW:
         stored = {item.id: item.type for item in source.fields}
         return all(item.id not in stored or _keeps(stored[item.id], item.type) for item in target.fields)
-    if a is b and source.element is not None and target.element is not None:
+    if a is b and a in (Root.ARRAY, Root.MAP) and source.element is not None and target.element is not None:
         keys = source.key is None or target.key is None or _same(source.key, target.key)
         return keys and _keeps(source.element, target.element)
     if a is b is Root.DECIMAL:
@@ -178,7 +180,7 @@ def _castable(source: DataType, target: DataType) -> bool:
     if a is Root.ROW and b is Root.ROW:
         stored = {item.id: item for item in source.fields}
         return all(item.id not in stored or _castable(stored[item.id].type, item.type) for item in target.fields)
-    if a is b and source.element is not None and target.element is not None:
+    if a is b and a in (Root.ARRAY, Root.MAP) and source.element is not None and target.element is not None:
         keys = source.key is None or target.key is None or _same(source.key, target.key)
         return keys and _castable(source.element, target.element)
     if b in _TEXT:

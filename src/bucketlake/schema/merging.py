@@ -14,7 +14,7 @@ from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.options.options import TableOptions
 from bucketlake.schema.change import AddColumn, SchemaChange, UpdateColumnType
 from bucketlake.schema.evolution import cast_allowed
-from bucketlake.types.model import DataField, DataType, Root, all_nullable, decimal_type, type_text
+from bucketlake.types.model import LISTS, DataField, DataType, Root, all_nullable, decimal_type, type_text
 from bucketlake.values import dataclass
 
 MERGE_SCHEMA = "write.merge-schema"
@@ -77,6 +77,8 @@ def _columns(
 def _type(base: DataType, update: DataType, path: tuple[str, ...], rules: Merging) -> Iterator[SchemaChange]:
     if base.with_nullable(True) == update.with_nullable(True):
         return
+    if base.root is Root.VECTOR and update.root in LISTS:
+        return  # rows of others bring its values as arrays
     if base.root is Root.ROW and update.root is Root.ROW:
         yield from _columns(base.fields, update.fields, path, rules)
     elif base.root is update.root and base.root in _INSIDE and base.element and update.element:

@@ -18,7 +18,7 @@ from typing import Any
 from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError, UnsupportedError, did_you_mean
 from bucketlake.options.options import TableOptions, immutable, near_misses, option_text, refuse_of_calls, validate
 from bucketlake.redaction import redact_options
-from bucketlake.schema.blobs import COLUMN_KEYS, declared, described, in_blob_files
+from bucketlake.schema.blobs import described, in_blob_files
 from bucketlake.schema.change import (
     AddColumn,
     DropColumn,
@@ -36,6 +36,7 @@ from bucketlake.schema.change import (
 )
 from bucketlake.schema.default import check_defaults
 from bucketlake.schema.evolution import ReadColumn, cast_allowed, read_mapping
+from bucketlake.schema.marked import COLUMN_KEYS, declared
 from bucketlake.schema.validation import refuse_shape, refuse_undelivered, validate_schema
 from bucketlake.traces import warn
 from bucketlake.types.ids import highest_id, with_fresh_ids

@@ -17,6 +17,7 @@ from bucketlake.schema.chain import check_chain
 from bucketlake.schema.external_folders import external_folders
 from bucketlake.schema.file_indexes import validate_file_indexes
 from bucketlake.schema.map_layouts import check_map_layouts
+from bucketlake.schema.vectors import check_vector_columns
 from bucketlake.types.model import DataType, Root, refuse_type
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def validate_schema(schema: TableSchema) -> None:
     _check_deletion_vectors(schema, options)
     _check_row_tracking(schema, options)
     check_blobs(schema)
+    check_vector_columns(schema)
     _check_clustering(schema, options)
     _check_formats(schema, options)
     _check_manifest_sort(schema, options)
@@ -483,6 +485,9 @@ def _check_formats(schema: TableSchema, options: TableOptions) -> None:
         )
     without = sorted(formats - {"parquet"}) if any(item.type.holds(Root.VARIANT) for item in schema.fields) else []
     _need(not without, f"VARIANT is supported by file.format parquet alone, not by {', '.join(without)}.")
+    vectors = any(item.type.root is Root.VECTOR for item in schema.fields)
+    without = sorted(formats - {"parquet", "avro"}) if vectors else []
+    _need(not without, f"VECTOR is supported by file.format parquet and avro, not by {', '.join(without)}.")
 
 
 # ---------------------------------------------------------------------------------------------- not yet

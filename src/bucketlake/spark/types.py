@@ -25,7 +25,7 @@ from bucketlake.spark.actions import to_arrow
 from bucketlake.spark.assignment import Rules, check_assignment, matched, members, widens
 from bucketlake.types.arrow import filled_table, variant_type
 from bucketlake.types.instants import as_instants
-from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, arrow_type, quote_identifier, type_text
+from bucketlake.types.model import LISTS, MAX_LENGTH, DataField, DataType, Root, arrow_type, quote_identifier, type_text
 from bucketlake.types.parse import parse_type_text
 
 quoted = quote_identifier  # a column's name as SQL text and `functions.col` take it, whatever it holds
@@ -81,7 +81,7 @@ def spark_type(t: DataType) -> T.DataType:
     """The type of a column in DataFrames; UnsupportedError for types that Spark cannot hold."""
     if t.root is Root.DECIMAL:
         return T.DecimalType(t.precision or 10, t.scale or 0)
-    if t.root is Root.ARRAY and t.element:
+    if t.root in LISTS and t.element:
         return T.ArrayType(spark_type(t.element), t.element.nullable)
     if t.root is Root.MAP and t.key and t.element:
         return T.MapType(spark_type(t.key), spark_type(t.element), t.element.nullable)
@@ -236,7 +236,7 @@ def require_columns(given: Collection[str], fields: Sequence[DataField]) -> None
 
 def _defaulted(column: Column, item: DataField) -> Column:
     """The column with its default for nulls: rows are placed by what they will hold. Other types get theirs later."""
-    if item.default is None or item.type.root in (Root.ARRAY, Root.MAP, Root.ROW, Root.TIME):
+    if item.default is None or item.type.root in (*LISTS, Root.MAP, Root.ROW, Root.TIME):
         return column
     try:
         value = default_scalar(item).as_py()
@@ -463,7 +463,7 @@ def _spark_arrow(t: DataType) -> pa.DataType:
         return pa.int32()
     if t.root in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ):
         return pa.timestamp("us", tz="UTC" if t.root is Root.TIMESTAMP_LTZ else None)
-    if t.root is Root.ARRAY and t.element:
+    if t.root in LISTS and t.element:
         return pa.list_(pa.field("element", _spark_arrow(t.element), t.element.nullable))
     if t.root is Root.MAP and t.key and t.element:
         return pa.map_(_spark_arrow(t.key), pa.field("value", _spark_arrow(t.element), t.element.nullable))

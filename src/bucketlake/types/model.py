@@ -53,8 +53,9 @@ MAX_LENGTH = 2147483647
 
 @dataclass(frozen=True, slots=True)
 class DataType:
-    """One Paimon type. `length` for CHAR/VARCHAR/BINARY/VARBINARY; `precision` for DECIMAL, TIME and timestamps;
-    `scale` for DECIMAL; `key` for MAP; `element` for ARRAY, MULTISET and the value of MAP; `fields` for ROW."""
+    """One Paimon type. `length` for CHAR/VARCHAR/BINARY/VARBINARY, and how many elements a VECTOR has; `precision` for
+    DECIMAL, TIME and timestamps; `scale` for DECIMAL; `key` for MAP; `element` for ARRAY, VECTOR, MULTISET and the
+    value of MAP; `fields` for ROW."""
 
     root: Root
     nullable: bool = True
@@ -71,7 +72,7 @@ class DataType:
 
     @property
     def parts(self) -> list[DataType]:
-        """The types that an ARRAY, MULTISET, MAP or ROW is made of."""
+        """The types that an ARRAY, VECTOR, MULTISET, MAP or ROW is made of."""
         return [part for part in (self.key, self.element) if part is not None] + [item.type for item in self.fields]
 
     def holds(self, *roots: Root) -> bool:
@@ -99,7 +100,12 @@ BIGINT = DataType(Root.BIGINT)
 
 SIZED = {Root.CHAR, Root.VARCHAR, Root.BINARY, Root.VARBINARY}
 _TIMED = {Root.TIME, Root.TIMESTAMP, Root.TIMESTAMP_LTZ}
-_UNDELIVERED = {Root.MULTISET, Root.VECTOR}
+LISTS = (Root.ARRAY, Root.VECTOR)
+"""Types whose values are lists of their `element`: those of a VECTOR have its `length`, and no nulls among them."""
+VECTOR_ELEMENTS = (
+    *(Root.BOOLEAN, Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT),
+    *(Root.FLOAT, Root.DOUBLE),
+)
 
 
 def decimal_type(precision: int, scale: int, *, nullable: bool = True) -> DataType:
@@ -216,6 +222,11 @@ def checked(t: DataType) -> DataType:
         raise InvalidError(
             f"{t.root.value} length must be between 1 and {MAX_LENGTH} (both inclusive).", length=t.length
         )
+    elif t.root is Root.VECTOR:
+        if _part(t.element).root not in VECTOR_ELEMENTS:
+            raise InvalidError(f"Invalid element type for vector: {type_text(_part(t.element))}")
+        if not 1 <= (t.length or 0) <= MAX_LENGTH:
+            raise InvalidError(f"Vector length must be between 1 and {MAX_LENGTH} (both inclusive).", length=t.length)
     return t
 
 
@@ -226,8 +237,10 @@ def in_blob_file(t: DataType) -> bool:
 
 
 def refuse_type(t: DataType) -> None:
-    """UnsupportedError for what has no values: MULTISET, VECTOR, BLOB deeper than in an ARRAY or the values of MAP."""
-    if t.root in _UNDELIVERED or (t.holds(Root.BLOB) and not in_blob_file(t)):
+    """UnsupportedError for what has no values: MULTISET, VECTOR in another type, BLOB deeper than in an ARRAY or the
+    values of MAP."""
+    inside = any(part.holds(Root.VECTOR) for part in t.parts)
+    if t.root is Root.MULTISET or inside or (t.holds(Root.BLOB) and not in_blob_file(t)):
         raise UnsupportedError(f"{type_text(t)} columns are not supported", type=type_text(t))
     for part in t.parts:
         refuse_type(part)
@@ -267,7 +280,7 @@ def arrow_type(t: DataType) -> pa.DataType:
         precision = 6 if t.precision is None else t.precision
         unit = "ms" if precision <= 3 else "us" if precision <= 6 else "ns"
         return pa.timestamp(unit, tz="UTC" if t.root is Root.TIMESTAMP_LTZ else None)
-    if t.root is Root.ARRAY:
+    if t.root in LISTS:
         return pa.list_(arrow_field("element", _part(t.element)))
     if t.root is Root.MAP:
         key = arrow_field("key", _part(t.key).with_nullable(False))
@@ -372,6 +385,8 @@ def canonical_batch(batch: pa.RecordBatch, fields: Sequence[DataField], *, trust
 
 def _check_length(array: pa.Array, field: DataField) -> None:
     t = field.type
+    if t.root is Root.VECTOR:
+        check_vectors(array, field)
     if t.root not in SIZED or t.length == MAX_LENGTH:
         return
     lengths = pc.utf8_length(array) if t.root in (Root.CHAR, Root.VARCHAR) else pc.binary_length(array)
@@ -381,3 +396,16 @@ def _check_length(array: pa.Array, field: DataField) -> None:
         raise InvalidError(
             "value is longer than its column" + text, column=field.name, type=type_text(t), length=longest
         )
+
+
+def check_vectors(array: pa.ListArray, field: DataField) -> None:
+    """InvalidError for values of a VECTOR column with another number of elements, or nulls among them."""
+    lengths = pc.list_value_length(array).drop_null().unique()
+    other = lengths.filter(pc.not_equal(lengths, field.type.length))
+    if len(other):
+        raise InvalidError(
+            f"Vector length mismatch. Expected {field.type.length} but was {other[0].as_py()}.", column=field.name
+        )
+    nulls = array.flatten().null_count
+    if nulls:
+        raise InvalidError("an element of a vector is null", column=field.name, nulls=nulls, remedy="fill the nulls")

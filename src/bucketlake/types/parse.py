@@ -38,7 +38,8 @@ def _from_json(json: Any, ids: Iterator[int]) -> DataType:
         if head in ("ARRAY", "MULTISET"):
             return DataType(Root(head), nullable, element=_from_json(json["element"], ids))
         if head == "VECTOR":
-            return DataType(Root.VECTOR, nullable, int(json["length"]), element=_from_json(json["element"], ids))
+            element = _from_json(json["element"], ids)
+            return checked(DataType(Root.VECTOR, nullable, int(json["length"]), element=element))
         if head == "MAP":
             key = _from_json(json["key"], ids)
             return DataType(Root.MAP, nullable, key=key, element=_from_json(json["value"], ids))
@@ -228,7 +229,7 @@ class _TypeText:
             parsed = DataType(root, key=key, element=self.nullable_type())
         elif root is Root.VECTOR:
             self.expect(",")
-            parsed = DataType(root, length=self.number(), element=element)
+            parsed = checked(DataType(root, length=self.number(), element=element))
         else:
             parsed = DataType(root, element=element)
         self.expect(closing)

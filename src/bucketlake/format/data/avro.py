@@ -32,7 +32,7 @@ from bucketlake.format.data.avro_rows import encoded_rows
 from bucketlake.format.data.file_format import BatchSize, FileFormat
 from bucketlake.format.data.layout import map_leaves
 from bucketlake.lazy import pl
-from bucketlake.types.model import DataField, DataType, Root, arrow_type, canonical_batch, type_text
+from bucketlake.types.model import LISTS, DataField, DataType, Root, arrow_type, canonical_batch, type_text
 
 WHOLE = "row"
 RECORD = "org.apache.paimon.avro.generated.record"
@@ -96,7 +96,7 @@ def _not_null(t: DataType, name: str) -> Any:
         return {"type": "long", "logicalType": f"{_STAMPS[t.root]}-{unit}"}
     if t.root is Root.ROW:
         return _record(name, t.fields)
-    if t.root is Root.ARRAY and t.element is not None:
+    if t.root in LISTS and t.element is not None:
         return {"type": "array", "items": _schema(t.element, name)}
     if t.root is Root.MAP and t.key is not None and t.element is not None:
         if t.key.root in (Root.CHAR, Root.VARCHAR):

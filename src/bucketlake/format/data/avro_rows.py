@@ -25,7 +25,7 @@ from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.varints import encoded, zigzag
 from bucketlake.lazy import pc
 from bucketlake.types.arrow import binary_bounds, binary_content, list_offsets, pairs_of
-from bucketlake.types.model import DataField, DataType, Root, type_text
+from bucketlake.types.model import LISTS, DataField, DataType, Root, type_text
 
 _NULL, _SOME, _END = b"\x00", b"\x02", b"\x00"
 _TEXTS = (Root.CHAR, Root.VARCHAR)
@@ -71,7 +71,7 @@ def _known(array: pa.Array, t: DataType) -> list[_Part]:
         return [_fixed(array, np.dtype("<f4" if t.root is Root.FLOAT else "<f8"))]
     if t.root is Root.ROW:
         return _record(array, t)
-    if t.root is Root.ARRAY and t.element is not None:
+    if t.root in LISTS and t.element is not None:
         items = array.flatten()
         return _list(array, _joined(_value(items, t.element), len(items)))
     if t.root is Root.MAP and t.key is not None and t.element is not None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.types.arrow import list_offsets, pairs_of
-from bucketlake.types.model import DataField, DataType, Root, arrow_type
+from bucketlake.types.model import LISTS, DataField, DataType, Root, arrow_type
 
 _BASE = 536_870_911  # a quarter of the largest int
 _DEPTHS = 1024
@@ -41,7 +41,7 @@ def _field(name: str, t: DataType, number: int, origin: tuple[int, int], how: tu
 def _stored(t: DataType, origin: tuple[int, int], how: tuple[str, bool]) -> pa.DataType:
     top, depth = origin[0], origin[1] + 1
     below = (top, depth)
-    if t.root is Root.ARRAY:
+    if t.root in LISTS:
         return pa.list_(_field("element", _part(t.element), _wrapped(_BASE + top * _DEPTHS + depth), below, how))
     if t.root is Root.MAP:
         key, value = _part(t.key).with_nullable(False), _part(t.element)
@@ -79,7 +79,7 @@ def map_leaves(array: pa.Array, t: DataType, change: Callable[[pa.Array, DataTyp
         members = array.flatten()  # nulls of the row are nulls of its members
         parts = [map_leaves(members[i], known[name], change) for i, name in enumerate(names) if name in known]
         return pa.StructArray.from_arrays(parts, [name for name in names if name in known], mask=missing)
-    if t.root is Root.ARRAY:
+    if t.root in LISTS:
         values = map_leaves(array.flatten(), _part(t.element), change)
         return pa.ListArray.from_arrays(list_offsets(array), values, mask=missing)
     if t.root is Root.MAP:

@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from bucketlake.format.data.file_format import FileFormat
 from bucketlake.lazy import pc
-from bucketlake.types.model import DataField, Root
+from bucketlake.types.model import LISTS, DataField, Root
 
 SAMPLE_ROWS = 4096
 _WORTH = 0.7  # of the plain size that dictionary and indices may take together
-NESTED = (Root.ARRAY, Root.MAP, Root.ROW, Root.VARIANT)
+NESTED = (*LISTS, Root.MAP, Root.ROW, Root.VARIANT)
 """Types with several leaves, or none of their own name."""
 
 
@@ -29,7 +29,8 @@ def dictionary_columns(table: pa.Table, fields: Sequence[DataField], form: FileF
     """The leaf columns to encode with a dictionary, as pyarrow's writer takes them: all, none, or paths.
 
     `table`: the first rows of the file, of which a sample decides; `parquet.enable.dictionary`, for all columns or with
-    `#<column>` for one, decides instead where it is set. Nested columns and VARIANT keep theirs.
+    `#<column>` for one, decides instead where it is set. Nested columns and VARIANT keep theirs, but VECTOR: its
+    numbers hardly repeat.
     """
     all_columns = form.setting("parquet.enable.dictionary")
     chosen: list[str] = []
@@ -39,14 +40,16 @@ def dictionary_columns(table: pa.Table, fields: Sequence[DataField], form: FileF
         leaves += len(paths)
         own = form.setting(f"parquet.enable.dictionary#{item.name}") or all_columns
         if form.flag(f"parquet.enable.dictionary#{item.name}", form.flag("parquet.enable.dictionary", True)) and (
-            own is not None or item.type.root in NESTED or _is_worth(table.column(item.name), table.num_rows)
+            own is not None or _is_worth(item, table.column(item.name), table.num_rows)
         ):
             chosen += paths
     return True if len(chosen) == leaves else chosen or False
 
 
-def _is_worth(column: pa.ChunkedArray, rows: int) -> bool:
+def _is_worth(item: DataField, column: pa.ChunkedArray, rows: int) -> bool:
     """Whether a dictionary and its indices are expected to take clearly less than the values themselves."""
+    if item.type.root in NESTED:
+        return item.type.root is not Root.VECTOR
     if rows == 0 or pa.types.is_boolean(column.type) or pa.types.is_dictionary(column.type):
         return True
     sample = column if rows <= SAMPLE_ROWS else _sampled(column, rows)

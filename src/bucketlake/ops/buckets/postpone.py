@@ -23,7 +23,7 @@ from bucketlake.ops.table.wall_clock import local_from_epoch
 from bucketlake.options.options import TableOptions
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.schema.schema import BucketMode, TableSchema
-from bucketlake.types.model import DataType, Root
+from bucketlake.types.model import LISTS, DataType, Root
 from bucketlake.values import dataclass
 
 WRITER = "bucketlake-s-0"
@@ -35,7 +35,7 @@ _INLINE = 7  # bytes of a text that fit into its slot of a row
 _COMPACT_DIGITS = 18
 _COMPACT_FRACTION = 3
 _TEXTS = (Root.CHAR, Root.VARCHAR, Root.BINARY, Root.VARBINARY)
-_NESTED = (Root.ARRAY, Root.MAP, Root.ROW, Root.MULTISET, Root.VARIANT)
+_NESTED = (*LISTS, Root.MAP, Root.ROW, Root.MULTISET, Root.VARIANT)
 
 
 # ---- names and order

@@ -159,8 +159,8 @@ def change_rows(store: Store, where: Predicate | None, means: Means, operation: 
 def assign_values(schema: TableSchema, values: Mapping[str, Any]) -> Assign:
     """Rows with some columns set to constants: Python values or Arrow scalars. InvalidError for unknown columns, for
     none, and for values that are not of their column's type."""
-    if not values:
-        raise InvalidError("an update that sets nothing", remedy="give column -> value")
+    if not values or not isinstance(values, Mapping):
+        raise InvalidError("an update that sets nothing", given=values, remedy="give column -> value, then where")
     unknown = sorted(set(values) - set(schema.field_names))
     if unknown:
         remedy = did_you_mean(unknown[0], schema.field_names)

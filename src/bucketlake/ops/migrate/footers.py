@@ -28,7 +28,7 @@ from bucketlake.lazy import pa_orc
 from bucketlake.ops.migrate.source import Source, SourceFile
 from bucketlake.ops.rows.roll import described, stats_modes
 from bucketlake.ops.table.store import Store
-from bucketlake.types.model import DataField, DataType, Root, from_arrow_type, type_text
+from bucketlake.types.model import LISTS, DataField, DataType, Root, from_arrow_type, type_text
 from bucketlake.values import dataclass
 
 _BROKEN = "a file that is to be migrated cannot be read; nothing was moved"
@@ -191,7 +191,7 @@ def _stamp_misfit(kind: DataType, wanted: DataType, int96: bool, orc: bool) -> s
 def _parts(found: pa.DataType, wanted: DataType) -> list[tuple[pa.DataType, DataType]] | None:
     """The parts of nested types that belong together; None where they are not nested alike."""
     kinds = pa.types
-    if wanted.root is Root.ARRAY and wanted.element and (kinds.is_list(found) or kinds.is_large_list(found)):
+    if wanted.root in LISTS and wanted.element and (kinds.is_list(found) or kinds.is_large_list(found)):
         return [(found.value_type, wanted.element)]
     if wanted.root is Root.MAP and wanted.key and wanted.element and kinds.is_map(found):
         return [(found.key_type, wanted.key), (found.item_type, wanted.element)]

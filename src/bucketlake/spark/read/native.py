@@ -29,7 +29,7 @@ from bucketlake.schema.evolution import ReadColumn, read_mapping
 from bucketlake.schema.schema import ROW_ID_FIELD, SEQUENCE_FIELD
 from bucketlake.spark.settings import LISTED, setting_of
 from bucketlake.spark.types import declared, noted, quoted, spark_type
-from bucketlake.types.model import DataField, DataType, Root
+from bucketlake.types.model import LISTS, DataField, DataType, Root
 from bucketlake.values import dataclass
 
 FILE_PATH = "__bucketlake_path"
@@ -286,7 +286,7 @@ def _type_is_native(t: DataType, kind: str) -> bool:
         return False
     if t.root in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ):
         return (t.precision if t.precision is not None else 6) <= 6  # finer ones are INT96
-    if t.root in (Root.ARRAY, Root.MAP, Root.ROW):
+    if t.root in (*LISTS, Root.MAP, Root.ROW):
         return all(_type_is_native(part, kind) for part in t.parts)
     return t.root in (Root.CHAR, Root.TIME, Root.VARIANT)
 

@@ -18,13 +18,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from bucketlake.spark.types import quoted
-from bucketlake.types.model import DataField, Root, arrow_type
+from bucketlake.types.model import LISTS, DataField, Root, arrow_type
 
 BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 UNLIMITED = str((1 << 31) - 1)  # the one value for which Spark does not look at a batch's size
 WIDE_ROW = 4 << 10  # bytes in a file
 _EXACT_DIGITS = 15
-_OF_ANY_SIZE = {Root.BINARY, Root.VARBINARY, Root.BLOB, Root.VARIANT, Root.ARRAY, Root.MAP, Root.ROW, Root.MULTISET}
+_OF_ANY_SIZE = {Root.BINARY, Root.VARBINARY, Root.BLOB, Root.VARIANT, *LISTS, Root.MAP, Root.ROW, Root.MULTISET}
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bucketlake.sql.procedures.registry import TABLE, Argument, Procedure
 
 _FUNCTIONS = "functions are kept by no catalog here; CREATE TEMPORARY FUNCTION makes one for the session"
-_FEATURE = "tables with {} are not supported"
 _INDEXES = "full-text indexes are not supported"
 _FUNCTION = Argument("function", "the function", required=True)
 
@@ -47,5 +46,5 @@ PROCEDURES = (
         "tables of type object-table are not supported",
         "Spark, Flink of earlier releases",
     ),
-    _later("vector_search", "Searches vectors.", _named("table"), _FEATURE.format("vectors"), "Flink"),
+    _later("vector_search", "Searches vectors.", _named("table"), "vector indexes are not supported", "Flink"),
 )

@@ -23,6 +23,7 @@ _MISSING = re.compile(rf"\[TABLE_OR_VIEW_NOT_FOUND\] The table or view {_NAME} c
 _NAMESPACE = re.compile(rf"requires a single-part namespace, but got (?:identifier )?{_NAME}")
 _PART = re.compile(r"`((?:[^`]|``)+)`")
 _ROUTINE = re.compile(rf"\[(UNRESOLVED_ROUTINE|UNRESOLVABLE_TABLE_VALUED_FUNCTION)\] [\w ]+? {_NAME}")
+_UNSEARCHED = "vector and full-text indexes are not supported; ORDER BY a distance … LIMIT n finds the nearest"
 _SEARCHES = ("vector_search", "full_text_search", "hybrid_search")  # of Paimon's
 _CHANGES = ("table_changes", "table_changes_by_path")  # as Databricks names them
 
@@ -49,7 +50,7 @@ def meant_function(lake: Lake, error: Exception) -> str | None:
     ours = tuple(functions.FUNCTIONS)
     if found[1] != "UNRESOLVED_ROUTINE":
         remedy = f"{ours[0]}('table', startSnapshotId, endSnapshotId)" if name.lower() in _CHANGES else None
-        remedy = "vectors and full-text indexes are not supported" if name.lower() in _SEARCHES else remedy
+        remedy = _UNSEARCHED if name.lower() in _SEARCHES else remedy
         return remedy or did_you_mean(name, ours)
     own = [f"sys.{one}" for one in (*sys_functions.NAMES, max_pt.NAME)]
     known = [str(row[0]) for row in lake.spark.sql("SHOW FUNCTIONS").collect()]

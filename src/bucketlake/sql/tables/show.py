@@ -26,7 +26,7 @@ from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.printed import quoted_if_needed
 from bucketlake.sql.text.text import Cursor
 from bucketlake.types.instants import LEGACY_TIMESTAMPS, as_instants
-from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, quote_text, type_text
+from bucketlake.types.model import LISTS, MAX_LENGTH, DataField, DataType, Root, quote_text, type_text
 from bucketlake.types.parse import parse_type_text
 from bucketlake.values import dataclass
 
@@ -347,7 +347,7 @@ def _declared(t: DataType, legacy: bool) -> str:
 
 def _spark_words(t: DataType) -> str:
     """The type as Spark prints it."""
-    if t.root is Root.ARRAY and t.element:
+    if t.root in LISTS and t.element:
         return f"ARRAY<{_spark_words(t.element)}>"
     if t.root is Root.MAP and t.key and t.element:
         return f"MAP<{_spark_words(t.key)}, {_spark_words(t.element)}>"
