@@ -87,3 +87,24 @@ def test_their_rows(classic: Lake) -> None:
         assert len(classic.sql("WITH T AS (SELECT 1 AS k) SELECT * FROM t").collect()) == 2
     finally:
         classic.spark.conf.unset("spark.sql.caseSensitive")
+
+
+@pytest.mark.spark
+def test_names_with_braces(classic: Lake) -> None:
+    """Braces mark DataFrames in what Spark is given: those of names are letters."""
+    for at, name in enumerate(("{t0}", "a{b}", "{", "}}", "x {0}")):
+        classic.sql(f"CREATE TABLE db.`{name}` (`{name} k` INT, s STRING)")
+        classic.sql(f"INSERT INTO db.`{name}` VALUES ({at}, 'x')")
+        shown = f"`{name}`.`{name} k`, z.s, '{{t1}}' AS u"
+        for statement in (
+            f"SELECT {shown} FROM db.`{name}` JOIN db.`{name}` AS z USING (s)",
+            f"SELECT {shown} FROM db.`{name}` TABLESAMPLE (100 PERCENT) JOIN db.`{name}` AS z USING (s)",
+            f"FROM db.`{name}` |> JOIN db.`{name}` AS z ON z.s = `{name}`.s |> SELECT {shown}",
+        ):
+            assert [tuple(row) for row in classic.sql(statement).collect()] == [(at, "x", "{t1}")], statement
+        paths = classic.sql(f"SELECT *, __paimon_bucket AS b FROM db.`{name}`")
+        assert paths.columns == [f"{name} k", "s", "b"]
+        assert paths.count() == 1
+        classic.sql(f"UPDATE db.`{name}` SET s = 'y' WHERE `{name}`.`{name} k` = {at}")
+        classic.sql(f"MERGE INTO db.`{name}` z USING db.`{name}` ON z.s = `{name}`.s WHEN MATCHED THEN DELETE")
+        assert classic.sql(f"SELECT * FROM db.`{name}` WHERE `{name}`.s = 'y'").count() == 0

@@ -185,11 +185,12 @@ def bind(
         if reads is not None:
             _take_down(lake, references, proved, reads)
         frames, names_of = on_newest(store, lambda: _frames(lake, references, proved, place, extra))
+    pieces = [(start, until, _braced(piece)) for start, until, piece in pieces]  # names may hold braces
     for reference, name in zip(references, names_of, strict=True):
         pieces.extend(_bound(reference, name, plain))
     if tree is not None:
         pieces.extend(_unqualified(tree, references))
-    escaped = statement.replace("{", "{{").replace("}", "}}")
+    escaped = _braced(statement)
     titles = {name: reference.name.full for reference, name in zip(references, names_of, strict=True)}
     return text.splice(escaped, _shifted(statement, pieces)), frames, titles
 
@@ -323,11 +324,16 @@ def _bound(reference: Reference, name: str, plain: str) -> list[tuple[int, int, 
     marker = (reference.start, reference.until, "{" + name + "}")
     if reference.aliased:
         return [marker]
-    alias = f" AS `{reference.name.table.replace('`', '``')}`"
+    alias = _braced(f" AS `{reference.name.table.replace('`', '``')}`")
     end = text.sample_end(plain, reference.until)
     if end is None:
         return [(*marker[:2], marker[2] + alias)]
     return [marker, (end, end, alias)]
+
+
+def _braced(written: str) -> str:
+    """A text whose braces are letters beside the markers."""
+    return written.replace("{", "{{").replace("}", "}}")
 
 
 def _shifted(statement: str, pieces: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
