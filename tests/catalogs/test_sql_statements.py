@@ -80,6 +80,8 @@ def test_persistent_views(lake: Lake) -> None:
     assert rows(lake, "SELECT w.number FROM other.w UNION ALL SELECT id FROM db.v") == [(2,), (3,)]
     assert rows(lake, "WITH w AS (SELECT 5 AS n) SELECT n FROM w") == [(5,)]
     assert rows(lake, "SELECT id FROM db.t WHERE id IN (SELECT id FROM db.v)") == [(2,)]
+    assert rows(lake, "FROM w |> JOIN db.v ON number = id + 1 |> SELECT id, text") == [(2, "b")]
+    assert rows(lake, "WITH w (SELECT 5 AS n) FROM w |> SELECT n") == [(5,)]
     lake.sql("INSERT INTO db.t SELECT id + 5, v FROM db.v")
     assert rows(lake, "SELECT id FROM db.v") == [(2,), (7,)]
     lake.sql("DELETE FROM db.t WHERE id IN (SELECT id + 5 FROM db.v WHERE id = 2)")

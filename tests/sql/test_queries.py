@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError
 from bucketlake.spark.session import Lake
-from bucketlake.sql.query import query
+from bucketlake.sql.query import tree
 
 
 @pytest.fixture
@@ -245,8 +245,8 @@ def test_files_of_a_folder_are_sparks(classic: Lake, tmp_path: Path) -> None:
 def test_values_are_parsed_only_where_they_name_tables(classic: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     classic.sql("CREATE TABLE kept (id INT, name STRING)")
     parsed: list[str] = []
-    real = query.parse
-    monkeypatch.setattr(query, "parse", lambda text: parsed.append(text) or real(text))
+    real = tree.parse
+    monkeypatch.setattr(tree, "parse", lambda text: parsed.append(text) or real(text))
     classic.sql("INSERT INTO kept VALUES (1, 'from a table'), (2, substr('|b', 2))")
     assert parsed == []
     for statement, expected in {

@@ -43,6 +43,11 @@ def setting_of(spark: SparkSession, *keys: str) -> str | None:
     return next((str(value) for value in values if value is not None), None)
 
 
+def is_case_sensitive(spark: SparkSession) -> bool:
+    """Whether names that differ in case alone are different names in this session."""
+    return str(setting_of(spark, "spark.sql.caseSensitive")).lower() == "true"
+
+
 def require_running(spark: SparkSession) -> None:
     """InvalidError for a session that was stopped."""
     if _is_stopped(spark):

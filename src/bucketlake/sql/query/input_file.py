@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.spark.read.hidden import FILE_PATH, offered
+from bucketlake.spark.settings import is_case_sensitive
 from bucketlake.sql.text import names
-from bucketlake.sql.text.text import Cursor, Token, cte_names, tokenize
+from bucketlake.sql.text.clauses import Clauses
+from bucketlake.sql.text.text import Cursor, Token, tokenize
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -30,10 +32,12 @@ _CLAUSES = frozenset(
 
 @dataclass(slots=True)
 class _Item:
-    """What a FROM reads: a name, or what lies between two tokens."""
+    """What a FROM reads: a table's name, `parts`, or what lies between two tokens. `shared`: the name of a common table
+    expression."""
 
     parts: tuple[str, ...] | None
     begin: int
+    shared: bool = False
     end: int = 0
 
 
@@ -60,26 +64,25 @@ def pieces(lake: Lake, statement: str) -> list[tuple[int, int, str]]:
     if NAME not in statement.lower():
         return []
     tokens = tokenize(statement)
-    calls, selects = _read(tokens, statement)
-    ctes = frozenset(cte_names(tokens))
+    calls, selects = _read(tokens, statement, Clauses(tokens, is_case_sensitive(lake.spark)))
     found = []
     for call in calls:
-        if _has_path(lake, call.select, selects, ctes):
+        if _has_path(lake, call.select, selects):
             name = FILE_PATH + (f" AS `{NAME}()`" if call.alone else "")
             found.append((tokens[call.at].start, tokens[call.at + 2].end, name))
     return found
 
 
-def _has_path(lake: Lake, select: _Select, selects: Sequence[_Select], ctes: frozenset[str]) -> bool:
+def _has_path(lake: Lake, select: _Select, selects: Sequence[_Select]) -> bool:
     """Whether the rows of a SELECT are those of one lake table that says which file they are in."""
     first = select.items[0] if len(select.items) == 1 else None
-    if first is not None and first.parts is not None and not _is_cte(first.parts, ctes):
+    if first is not None and first.parts is not None:
         name = names.find(lake, first.parts)
         if name is None:
             return False
         table = lake.table(name.full).table
         return table.view is None and not table.schema.primary_keys and FILE_PATH in offered(table.schema)
-    if any(names.find(lake, parts) for parts in _beneath(select, selects, ctes)):
+    if any(names.find(lake, parts) for parts in _beneath(select, selects)):
         raise UnsupportedError(
             f"{NAME}() over a join or a subquery of lake tables",
             remedy=f"select {FILE_PATH} of the table in the subquery, or where it is joined",
@@ -87,22 +90,18 @@ def _has_path(lake: Lake, select: _Select, selects: Sequence[_Select], ctes: fro
     return False
 
 
-def _is_cte(parts: tuple[str, ...], ctes: frozenset[str]) -> bool:
-    return len(parts) == 1 and parts[0].lower() in ctes
-
-
-def _beneath(select: _Select, selects: Sequence[_Select], ctes: frozenset[str]) -> Iterator[tuple[str, ...]]:
+def _beneath(select: _Select, selects: Sequence[_Select]) -> Iterator[tuple[str, ...]]:
     """The names of tables that a SELECT reads, through subqueries and, all there are, common table expressions."""
     for item in select.items:
-        if item.parts is not None and not _is_cte(item.parts, ctes):
+        if item.parts is not None:
             yield item.parts
             continue
         for other in selects:
-            if other.at is not None and (item.parts is not None or item.begin < other.at < item.end):
-                yield from (one.parts for one in other.items if one.parts is not None and not _is_cte(one.parts, ctes))
+            if other.at is not None and (item.shared or item.begin < other.at < item.end):
+                yield from (one.parts for one in other.items if one.parts is not None)
 
 
-def _read(tokens: Sequence[Token], statement: str) -> tuple[list[_Call], list[_Select]]:
+def _read(tokens: Sequence[Token], statement: str, clauses: Clauses) -> tuple[list[_Call], list[_Select]]:
     levels, selects, calls = [_Select()], list[_Select](), list[_Call]()
     opened: list[_Item | None] = []
     for at, token in enumerate(tokens):
@@ -124,18 +123,18 @@ def _read(tokens: Sequence[Token], statement: str) -> tuple[list[_Call], list[_S
             selects.append(levels[-1])
         elif level.expects and not token.is_word("LATERAL"):
             level.expects = False
-            level.items.append(_Item(_name(statement, token), at))
-        elif level.at is not None or token.is_word("FROM"):
-            _step(level, tokens, at)
+            level.items.append(_item(statement, token, at, clauses))
+        elif level.at is not None or clauses.is_from(at):
+            _step(level, tokens, at, clauses)
         if _is_call(tokens, at):
             calls += [_Call(at, one, one is level and _is_alone(tokens, at, one)) for one in _governing(levels)]
     return calls, selects
 
 
-def _step(level: _Select, tokens: Sequence[Token], at: int) -> None:
+def _step(level: _Select, tokens: Sequence[Token], at: int, clauses: Clauses) -> None:
     """What a word or a comma of a SELECT says of the items to come."""
     word = tokens[at].value.upper() if tokens[at].kind in ("word", "sign") else ""
-    if word == "FROM" and not tokens[at - 1].is_word("DISTINCT"):
+    if clauses.is_from(at):
         level.listing = level.expects = True
     elif word == "JOIN" or (word == "," and level.listing):
         level.expects = level.listing
@@ -167,9 +166,11 @@ def _is_alone(tokens: Sequence[Token], at: int, select: _Select) -> bool:
     return starts and ends and not select.items
 
 
-def _name(statement: str, token: Token) -> tuple[str, ...] | None:
-    """The dotted name that begins with this token."""
+def _item(statement: str, token: Token, at: int, clauses: Clauses) -> _Item:
+    """What the dotted name that begins with this token stands for."""
     try:
-        return Cursor(statement[token.start :]).name()
+        parts = Cursor(statement[token.start :]).name()
     except InvalidError:
-        return None
+        return _Item(None, at)
+    shared = clauses.is_cte(parts, token.start)
+    return _Item(None if shared else parts, at, shared)

@@ -191,7 +191,7 @@ class _Origins:
             if source is not None and source.node is relation:
                 field = Reading(self.proved, source, True).named(written)
                 return None if field is None else (at, field)
-        cte = _cte(relation)
+        cte = self._cte(relation)
         return None if cte is None else self._of_select(cte.this, written)
 
     def _of_select(self, select: exp.Expr, written: str) -> _Origin:
@@ -213,22 +213,22 @@ class _Origins:
     def _same(self, written: str | None, known: str) -> bool:
         return Reading(self.proved, Source(None, "", ()), True).same(written, known)
 
-
-def _cte(node: exp.Table) -> exp.CTE | None:
-    """The common table expression that a table's name means; None for none, and for what is not plain."""
-    if not only(node, {"this", "alias"}):
+    def _cte(self, node: exp.Table) -> exp.CTE | None:
+        """The common table expression that a table's name means; None for none, and for what is not plain."""
+        if not only(node, {"this", "alias"}):
+            return None
+        child: exp.Expr = node
+        parent = node.parent
+        while parent is not None:
+            clause: Any = parent if isinstance(parent, exp.With) else parent.args.get("with_")
+            if clause is not None and clause is not child:
+                visible: list[exp.CTE] = list(clause.expressions)
+                if clause is parent:
+                    visible = visible[: next(at for at, cte in enumerate(visible) if cte is child)]
+                found = [cte for cte in visible if cte.alias.lower() == node.name.lower()]
+                if found:
+                    plain = len(found) == 1 and self._same(self.proved.source_of(node.this), found[0].alias)
+                    plain = plain and not clause.args.get("recursive") and only(found[0], {"this", "alias"})
+                    return found[0] if plain and only(found[0].args["alias"], {"this"}) else None
+            child, parent = parent, parent.parent
         return None
-    child: exp.Expr = node
-    parent = node.parent
-    while parent is not None:
-        clause: Any = parent if isinstance(parent, exp.With) else parent.args.get("with_")
-        if clause is not None and clause is not child:
-            visible: list[exp.CTE] = list(clause.expressions)
-            if clause is parent:
-                visible = visible[: next(at for at, cte in enumerate(visible) if cte is child)]
-            found = [cte for cte in visible if cte.alias.lower() == node.name.lower()]
-            if found:
-                plain = len(found) == 1 and not clause.args.get("recursive") and only(found[0], {"this", "alias"})
-                return found[0] if plain and only(found[0].args["alias"], {"this"}) else None
-        child, parent = parent, parent.parent
-    return None

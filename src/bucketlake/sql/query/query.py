@@ -19,7 +19,7 @@ from bucketlake.spark.instants import unproved
 from bucketlake.spark.read.hidden import Wanted, offered
 from bucketlake.spark.read.hidden import read as hidden_read
 from bucketlake.spark.read.reader import Need, pruned
-from bucketlake.spark.settings import settings_of
+from bucketlake.spark.settings import is_case_sensitive, settings_of
 from bucketlake.sql.query import hidden, input_file, max_pt, sys_functions
 from bucketlake.sql.query.aggregate import asked, may_ask, reduced
 from bucketlake.sql.query.explain import Read, with_tables
@@ -27,11 +27,11 @@ from bucketlake.sql.query.functions import Call, calls
 from bucketlake.sql.query.given import Braces
 from bucketlake.sql.query.joined import Use, narrowed
 from bucketlake.sql.query.named import named_query
-from bucketlake.sql.query.pushdown import Parsed, Proof, Settings, Source, parse, proof
+from bucketlake.sql.query.pushdown import Proof, Settings, Source, proof
 from bucketlake.sql.query.retold import remember
 from bucketlake.sql.query.top import WORTH_ROWS, bounded, top
-from bucketlake.sql.query.travel import FOLLOWS, Travel, session_options, travels
-from bucketlake.sql.query.tree import is_cte, named_tables
+from bucketlake.sql.query.travel import Travel, session_options, travels
+from bucketlake.sql.query.tree import named_tables, parsed_of
 from bucketlake.sql.query.unknown import explained
 from bucketlake.sql.query.views import view_pieces
 from bucketlake.sql.text import names, text
@@ -125,7 +125,7 @@ def _hinted(lake: Lake, statement: str, error: AnalysisException) -> BucketlakeE
     tokens = text.tokenize(statement)
     hints = text.option_hints(statement, tokens) if isinstance(error, ParseException) else []
     plain = text.blank(statement, [(hint.start, hint.end) for hint in hints])
-    parsed = _parse(plain) if hints else None
+    parsed = parsed_of(plain) if hints else None
     if parsed is None or not isinstance(parsed.tree, exp.Query):
         return None
     try:
@@ -161,9 +161,9 @@ def bind(
     called = calls(statement, tokens)
     cut = [(hint.start, hint.end) for hint in hints] + [(t.start, t.end) for t in found]
     plain = text.blank(statement, cut + [(call.opens, call.end) for call in called.values()])
-    parsed = _parse(text.blank(plain, [_explain(tokens)]))
+    parsed = parsed_of(text.blank(plain, [_explain(tokens)]))
     tree = parsed.tree if parsed is not None else None
-    references = list(_from_tree(lake, tree, called) if tree is not None else _from_tokens(lake, plain, called))
+    references = list(_references(lake, plain, tree, called, is_case_sensitive(lake.spark)))
     if not references:
         return statement, {}, {}
     settings = settings_of(lake.spark)
@@ -185,11 +185,12 @@ def bind(
         if reads is not None:
             _take_down(lake, references, proved, reads)
         frames, names_of = on_newest(store, lambda: _frames(lake, references, proved, place, extra))
+    pieces = [(start, until, _braced(piece)) for start, until, piece in pieces]  # names may hold braces
     for reference, name in zip(references, names_of, strict=True):
         pieces.extend(_bound(reference, name, plain))
     if tree is not None:
         pieces.extend(_unqualified(tree, references))
-    escaped = statement.replace("{", "{{").replace("}", "}}")
+    escaped = _braced(statement)
     titles = {name: reference.name.full for reference, name in zip(references, names_of, strict=True)}
     return text.splice(escaped, _shifted(statement, pieces)), frames, titles
 
@@ -323,11 +324,16 @@ def _bound(reference: Reference, name: str, plain: str) -> list[tuple[int, int, 
     marker = (reference.start, reference.until, "{" + name + "}")
     if reference.aliased:
         return [marker]
-    alias = f" AS `{reference.name.table.replace('`', '``')}`"
+    alias = _braced(f" AS `{reference.name.table.replace('`', '``')}`")
     end = text.sample_end(plain, reference.until)
     if end is None:
         return [(*marker[:2], marker[2] + alias)]
     return [marker, (end, end, alias)]
+
+
+def _braced(written: str) -> str:
+    """A text whose braces are letters beside the markers."""
+    return written.replace("{", "{{").replace("}", "}}")
 
 
 def _shifted(statement: str, pieces: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
@@ -347,22 +353,10 @@ def _names_no_table(tokens: list[text.Token]) -> bool:
     return not any(token.kind == "word" and token.value.upper() in ("FROM", "JOIN", "TABLE") for token in tokens)
 
 
-_PARSED = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "INSERT", "CREATE", "(")
-
-
 def _explain(tokens: list[text.Token]) -> tuple[int, int]:
     """Where EXPLAIN and its mode stand; nowhere, in other statements."""
     count = text.explained(tokens)
     return 0, tokens[count - 1].end if count else 0
-
-
-def _parse(statement: str) -> Parsed | None:
-    """The statement's tree; None for what sqlglot does not know, or merges as it reads: names of these are found among
-    the tokens."""
-    first = text.tokenize(statement)[:1]
-    if not first or first[0].value.upper() not in _PARSED or "|>" in statement:
-        return None
-    return parse(statement)
 
 
 def _of_call(lake: Lake, call: Call, node: exp.Table | None) -> Reference:
@@ -370,51 +364,14 @@ def _of_call(lake: Lake, call: Call, node: exp.Table | None) -> Reference:
     return Reference(name, call.start, call.end, call.end, node, call=options)
 
 
-def _from_tree(lake: Lake, tree: exp.Expr, called: Mapping[int, Call]) -> Iterator[Reference]:
-    for node, parts, start, end in named_tables(tree):
-        if start in called:
-            yield _of_call(lake, called[start], node)
-        elif not is_cte(node, parts) and (name := names.find(lake, parts)) is not None:
-            yield Reference(name, start, end, end, node)
-
-
-def _from_tokens(lake: Lake, statement: str, called: Mapping[int, Call]) -> Iterator[Reference]:
-    """Names after FROM and JOIN, for statements that have no tree: Spark says what is wrong with them."""
-    cursor = text.Cursor(statement)
-    ctes = set(text.cte_names(cursor.tokens))
-    listed = False  # a comma goes on with FROM's list
-    while not cursor.done:
-        if not (cursor.accept("FROM") or cursor.accept("JOIN") or (listed and cursor.accept(","))):
-            listed = listed and cursor.sees(")")
-            cursor.at += 1
-            continue
-        token = cursor.peek()
-        if token is None or token.kind not in ("word", "quoted"):
-            continue
-        parts = cursor.name()
-        end = cursor.tokens[cursor.at - 1].end
-        alone = not cursor.sees("(") and not (len(parts) == 1 and parts[0].lower() in ctes)
-        cursor.sample()  # it stands between a name and its alias
-        alias = _alias(cursor)
-        listed = True
-        if token.start in called:
-            yield _of_call(lake, called[token.start], alias)
-            continue
-        name = names.find(lake, parts) if alone else None
-        if name is not None:
-            yield Reference(name, token.start, end, end, alias)
-
-
-def _alias(cursor: text.Cursor) -> exp.Table | None:
-    """The alias that stands at the cursor, stepped over."""
-    token = cursor.peek()
-    if token is None or not (
-        cursor.accept("AS") or token.kind == "quoted" or (token.kind == "word" and token.value.upper() not in FOLLOWS)
-    ):
-        return None
-    if not cursor.done:
-        cursor.at += 1
-    return exp.to_table("x", alias="x")
+def _references(
+    lake: Lake, statement: str, tree: exp.Expr | None, called: Mapping[int, Call], sensitive: bool
+) -> Iterator[Reference]:
+    for found in named_tables(statement, tree, sensitive):
+        if found.start in called:
+            yield _of_call(lake, called[found.start], found.node)
+        elif found.table and (name := names.find(lake, found.parts)) is not None:
+            yield Reference(name, found.start, found.end, found.end, found.node)
 
 
 def _attach(

@@ -1,4 +1,4 @@
-"""Which tables a statement's tree names, and where."""
+"""Which tables a statement names, and where: by the parser's tree, and by the tokens alone where there is none."""
 
 from __future__ import annotations
 
@@ -6,45 +6,93 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
+from bucketlake.sql.query.pushdown import Parsed, parse
+from bucketlake.sql.query.travel import FOLLOWS
+from bucketlake.sql.text.clauses import Clauses
+from bucketlake.sql.text.text import Cursor, tokenize
+from bucketlake.values import dataclass
 
-def table_names(tree: exp.Expr) -> Iterator[tuple[tuple[str, ...], int, int, bool]]:
-    """Each use of a table by name: the name's parts, where they start and end, whether the query gives it an alias.
-    Names of common table expressions, of hints and of table functions are none."""
-    for node, parts, start, end in named_tables(tree):
-        if not is_cte(node, parts):
-            yield parts, start, end, bool(node.alias)
+_PARSED = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "INSERT", "CREATE", "(")
 
 
-def named_tables(tree: exp.Expr) -> Iterator[tuple[exp.Table, tuple[str, ...], int, int]]:
-    """What stands where a table may and has a name: its node, the name's parts, where they start and end. Table
-    functions and common table expressions are among them, names in hints are not."""
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What stands where a table may: the name's parts, where they start and end, its node with its alias if it has one.
+    `table`: it is no common table expression and no function, as far as the text tells."""
+
+    parts: tuple[str, ...]
+    start: int
+    end: int
+    node: exp.Table | None
+    table: bool
+
+
+def parsed_of(statement: str) -> Parsed | None:
+    """The statement's tree; None for what sqlglot does not know, or merges as it reads."""
+    first = tokenize(statement)[:1]
+    if not first or first[0].value.upper() not in _PARSED or "|>" in statement:
+        return None
+    return parse(statement)
+
+
+def named_tables(statement: str, tree: exp.Expr | None, sensitive: bool = False) -> Iterator[Named]:
+    """What a statement has where tables may stand. `sensitive`: names differ in case. Names in hints are none.
+    None as a tree: what follows FROM, JOIN and commas, and Spark says what is wrong with the rest."""
+    clauses = Clauses(tokenize(statement), sensitive)
+    return _of_tokens(statement, clauses) if tree is None else _of_tree(tree, clauses)
+
+
+def _of_tree(tree: exp.Expr, clauses: Clauses) -> Iterator[Named]:
     for node in tree.find_all(exp.Table):
-        parts = [part for part in node.parts if isinstance(part, exp.Identifier)]
-        if len(parts) != len(node.parts) or not parts or not all("start" in part.meta for part in parts):
+        found = [part for part in node.parts if isinstance(part, exp.Identifier)]
+        if len(found) != len(node.parts) or not found or not all("start" in part.meta for part in found):
             continue
         if node.find_ancestor(exp.Hint) is not None:
             continue  # BROADCAST(t): a name of the query, and its place counts from the hint
-        yield node, tuple(part.name for part in parts), parts[0].meta["start"], parts[-1].meta["end"] + 1
+        parts, start = tuple(part.name for part in found), found[0].meta["start"]
+        yield Named(parts, start, found[-1].meta["end"] + 1, node, not clauses.is_cte(parts, start))
 
 
-def is_cte(node: exp.Expr, parts: tuple[str, ...]) -> bool:
-    """Whether a name at this place means a common table expression."""
-    return len(parts) == 1 and parts[0].lower() in _visible_ctes(node)
+def _of_tokens(statement: str, clauses: Clauses) -> Iterator[Named]:
+    cursor = Cursor(statement)
+    listed = [False]  # of each bracket that is open: whether a comma goes on with FROM's list
+    expects = False
+    while not cursor.done:
+        at = cursor.at
+        if cursor.sees("("):
+            expects = expects and not clauses.opens_query(at + 1)
+            listed.append(False)
+        elif cursor.sees(")"):
+            listed = listed[:-1] or [False]
+        elif expects and cursor.tokens[at].kind in ("word", "quoted") and not cursor.sees("LATERAL"):
+            expects = False
+            yield _named(cursor, clauses)
+            continue
+        elif clauses.is_from(at):
+            listed[-1] = expects = True
+        else:
+            expects = cursor.sees("JOIN") or (listed[-1] and cursor.sees(","))  # LATERAL names no table
+            listed[-1] = listed[-1] and not clauses.ends_from(at)
+        cursor.at += 1
 
 
-def _visible_ctes(node: exp.Expr) -> set[str]:
-    """The names of common table expressions that hide tables at this place, in lower case."""
-    visible: set[str] = set()
-    child: exp.Expr = node
-    parent = node.parent
-    while parent is not None:
-        clause = parent.args.get("with_") or parent.args.get("with")
-        if isinstance(parent, exp.With):
-            for cte in parent.expressions:
-                if cte is child and not parent.args.get("recursive"):
-                    break
-                visible.add(cte.alias.lower())
-        elif isinstance(clause, exp.With) and clause is not child:
-            visible.update(cte.alias.lower() for cte in clause.expressions)
-        child, parent = parent, parent.parent
-    return visible
+def _named(cursor: Cursor, clauses: Clauses) -> Named:
+    """The name at the cursor, and its alias."""
+    start = cursor.tokens[cursor.at].start
+    parts = cursor.name()
+    end = cursor.tokens[cursor.at - 1].end
+    table = not cursor.sees("(") and not clauses.is_cte(parts, start)
+    cursor.sample()  # it stands between a name and its alias
+    return Named(parts, start, end, _alias(cursor), table)
+
+
+def _alias(cursor: Cursor) -> exp.Table | None:
+    """The alias that stands at the cursor, stepped over."""
+    token = cursor.peek()
+    if token is None or not (
+        cursor.accept("AS") or token.kind == "quoted" or (token.kind == "word" and token.value.upper() not in FOLLOWS)
+    ):
+        return None
+    if not cursor.done:
+        cursor.at += 1
+    return exp.to_table("x", alias="x")

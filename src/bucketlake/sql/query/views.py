@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from bucketlake.catalogs.names import parts_of, written
 from bucketlake.errors import InvalidError
-from bucketlake.sql.query.pushdown import parse
-from bucketlake.sql.query.tree import table_names
+from bucketlake.spark.settings import is_case_sensitive
+from bucketlake.sql.query.tree import named_tables, parsed_of
 from bucketlake.sql.text import names, text
 from bucketlake.types.model import quote_identifier
 from bucketlake.values import dataclass
@@ -52,7 +52,7 @@ def view_pieces(lake: Lake, statement: str, seen: tuple[str, ...] = ()) -> list[
     if lake.catalog.metastore.kind == "filesystem":
         return []
     pieces = []
-    for use in uses(statement):
+    for use in uses(lake, statement):
         found = _view(lake, use.parts, lake.current_database)
         if found is None:
             continue
@@ -100,7 +100,7 @@ def _is_closed(query: str) -> bool:
 def in_full(lake: Lake, query: str, database: str) -> str:
     """A query whose bare names of tables and views of a database are said in full."""
     pieces = []
-    for use in uses(query):
+    for use in uses(lake, query):
         if len(use.parts) == 1:
             name = f"`{database}`.{quote_identifier(use.parts[0].split('$')[0])}"
             if lake.catalog.table_exists(name) or lake.catalog.view(name) is not None:
@@ -125,15 +125,15 @@ def _view(lake: Lake, parts: tuple[str, ...], database: str) -> tuple[str, View]
     return None if found is None else (full, found)
 
 
-def uses(statement: str) -> Iterator[Use]:
-    """The tables that a statement names, in their order. None where it cannot be read: then Spark says what is wrong
-    with it, or does not know the view."""
-    parsed = parse(_without_explain(statement))
-    if parsed is None:
-        return
-    found = sorted(table_names(parsed.tree), key=lambda item: item[1])
-    for parts, start, end, aliased in found:
-        yield Use(parts, start, end, aliased)
+def uses(lake: Lake, statement: str) -> Iterator[Use]:
+    """The tables that a statement names, in their order."""
+    plain = _without_explain(statement)
+    parsed = parsed_of(plain)
+    tree = None if parsed is None else parsed.tree
+    found = named_tables(plain, tree, is_case_sensitive(lake.spark))
+    for one in sorted(found, key=lambda item: item.start):
+        if one.table:
+            yield Use(one.parts, one.start, one.end, one.node is not None and bool(one.node.alias))
 
 
 def _without_explain(statement: str) -> str:

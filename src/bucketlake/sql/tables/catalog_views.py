@@ -93,7 +93,7 @@ def create(lake: Lake, told: ViewText, name: names.LakeName) -> None:
     """Store the view; AlreadyExistsError where its name is taken."""
     if told.if_not_exists and lake.catalog.view(name.full) is not None:
         return
-    for use in uses(told.query):
+    for use in uses(lake, told.query):
         if len(use.parts) == 1 and names.is_temp_view(lake, use.parts[0]):
             raise InvalidError(
                 "a persistent view cannot be made from a temporary one", view=name.full, temporary=use.parts[0]

@@ -269,18 +269,6 @@ def _is_argument(tokens: Sequence[Token], at: int) -> bool:
     return False
 
 
-def cte_names(tokens: list[Token]) -> Iterator[str]:
-    """The names before `AS (` and `(columns) AS (`, in lower case."""
-    for at in range(2, len(tokens)):
-        if tokens[at].value == "(" and tokens[at - 1].is_word("AS"):
-            place = at - 2
-            if tokens[place].value == ")":
-                while place > 0 and tokens[place].value != "(":
-                    place -= 1
-                place -= 1
-            yield tokens[place].value.lower()
-
-
 def sample_end(text: str, start: int) -> int | None:
     """Where the TABLESAMPLE clause that follows `start` ends; None if none does."""
     return Cursor(blank(text, [(0, start)])).sample()
