@@ -194,10 +194,14 @@ def test_damage_leads_to_fsck_and_fsck_to_what_mends_it(run: Run, own: str) -> N
     assert (failed.status, failed.error["remedy"]) == (1, f"bucketlake fsck -w {own} db.orders")
     found = run("fsck", "db.orders", warehouse=own)
     assert (found.status, found.err) == (1, "")
-    assert "error snapshot-broken: not a snapshot" in found.out and "move it elsewhere" in found.out
-    newest.rename(Path(own, "aside"))  # as it says
+    assert "error newest-broken: not a snapshot" in found.out
+    step = shlex.split(found.out.split("restore the file from a copy, or ")[1].splitlines()[0])
+    assert run(*step[1:], warehouse=own).status == 1  # it asks first
+    assert run(*step[1:], "--yes", warehouse=own).status == 0
     assert run("cat", "db.orders", "--json", warehouse=own).status == 0
-    assert run("fsck", "db.orders", "--repair", "--yes", warehouse=own).status == 0  # hints
+    assert run("fsck", "db.orders", warehouse=own).status == 0
+    Path(own, "db.db", "orders", "snapshot", "snapshot-2").write_text("")
+    assert "removed 1 snapshot" in run("rollback", "db.orders", "1", "--yes", warehouse=own).out
     Path(own, "db.db", "orders", "schema", "schema-0").unlink()
     failed = run("fsck", "db.orders", warehouse=own)
     assert "holds snapshots, but no schema" in failed.err

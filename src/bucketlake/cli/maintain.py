@@ -16,7 +16,7 @@ from bucketlake.cli.output import confirmed
 from bucketlake.cli.progress import Drawn
 from bucketlake.cli.text import clean, count
 from bucketlake.cli.warehouse import OfTable, Where, millis_of, pairs_of
-from bucketlake.errors import CorruptError, InvalidError
+from bucketlake.errors import InvalidError
 from bucketlake.lazy import lazy
 
 if TYPE_CHECKING:
@@ -57,10 +57,7 @@ class Changing(OfTable):
 
 def _newest(found: Table) -> int:
     """The newest snapshot's number, 0 before the first commit; also where its file is damaged, for `fsck` to say so."""
-    try:
-        return found.store.latest_snapshot_id() or 0
-    except CorruptError:
-        return max(found.store.snapshot_ids(), default=0)
+    return found.store.newest_id() or 0
 
 
 class Rewriting(Changing, Where):

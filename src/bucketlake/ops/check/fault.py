@@ -34,6 +34,7 @@ class Mend(str, Enum):
     TAKE_OUT = "the file is taken out, with its rows"
     UNMARK = "deletion vectors are dropped: deleted rows come back"
     STRAYS = "the snapshot is removed"
+    BACK = "the table goes back to what a tag holds of it, else to the newest snapshot that can be read"
 
 
 @dataclass(frozen=True, slots=True)
