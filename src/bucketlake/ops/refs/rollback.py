@@ -123,8 +123,10 @@ def go_back_to_intact(store: Store, broken: int) -> bool:
     another is the newest, or it can be read.
 
     Nothing above `broken` goes: what a writer that had read it commits meanwhile is whole, and stays, or its writer
-    finds its base gone, takes it back and says so (`ops.commit.publish`). The hint is set first: readers that go by it alone find the target
-    once the others are gone. Errors: NotFoundError where nothing can be read, StorageError; done again, it goes on.
+    finds its base gone, takes it back and says so (`ops.commit.publish`). The hint is set first: readers that go by it
+    alone find the target once the others are gone.
+
+    Errors: NotFoundError where nothing can be read, StorageError; done again, it goes on.
     """
     ids = store.snapshot_ids()
     if max(ids, default=0) != broken or not _is_damaged(store, broken):
