@@ -23,6 +23,8 @@ _CONTROL = re.compile("[\x00-\x1f\x7f]")
 _NEVER = bytes([*range(32), 127]) + b"/\\"
 _OWN = "8b0c-a1ce"
 _WRITTEN_HERE = re.compile(rf"[0-9a-f]{{8}}-[0-9a-f]{{4}}-{_OWN}-[0-9a-f]{{12}}-[0-9]+\.")
+_PART = r"(?:`(?:[^`]|``)+`|[^.`]+)+"
+_PIECE = re.compile(r"`((?:[^`]|``)+)`|[^.`]+")
 _ODD = frozenset(["", ".", ".."])
 
 
@@ -173,3 +175,14 @@ def too_long(path: str) -> InvalidError:
         bytes=len(longest.encode()),
         remedy="take shorter names: values of partition columns are names of folders",
     )
+
+
+def parts_of(text: str) -> list[str]:
+    """Parts between dots, backticks removed; empty if the text has another shape."""
+    if not re.fullmatch(rf"{_PART}(?:\.{_PART})*", text):
+        return []
+    return [_PIECE.sub(_unquoted, part) for part in re.findall(_PART, text)]
+
+
+def _unquoted(piece: re.Match[str]) -> str:
+    return piece[0] if piece[1] is None else piece[1].replace("``", "`")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bucketlake.format.metadata.snapshot import Snapshot
@@ -193,7 +194,7 @@ class Health(History):
         """
         store = self._history()
         request = checks.FsckRequest(level, chosen_partitions(store, partitions, None), snapshot)
-        return checks.fsck(store, request, self._checks(), on_progress)
+        return replace(checks.fsck(store, request, self._checks(), on_progress), table=self._called())
 
     def repair(
         self, found: Report | Sequence[Finding] | None = None, allow: Sequence[str] = (), dry_run: bool = True
@@ -213,7 +214,7 @@ class Health(History):
         return done
 
     def advise(self) -> list[Advice]:
-        """What would make the table better, the most pressing first: measure, threshold, reason, and the command.
+        """What would make the table better, the most pressing first: measure, threshold, reason, and the steps.
 
         From metadata and the history that is there; no data file is read. Spec: docs/maintenance.md#advice
         """

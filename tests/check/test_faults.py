@@ -23,7 +23,7 @@ def test_a_fault_is_found_and_mended(one: Case, tmp_path: Path) -> None:
     assert report.codes - {one.code} <= one.also | {"orphan-file"}, report.findings
     finding = next(found for found in report.findings if found.code == one.code)
     assert finding.cause
-    assert finding.fault.remedy
+    assert finding.remedies("db.t")
     mends = FAULTS[one.code].mend is not Mend.NONE and wanted is not None
     allow = [found.code for found in report.findings if found.fault.loses] if mends else []
     planned = table.repair(report, allow)

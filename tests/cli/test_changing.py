@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 import shlex
 import sys
 from datetime import datetime
@@ -89,7 +91,7 @@ def test_findings_are_exit_status_one(run: Run, own: str) -> None:
     assert told.status == 1
     assert (told.json["errors"], told.json["findings"][0]["code"]) == (1, "data-file-missing")
     text = run("fsck", "db.days", warehouse=own)
-    assert (text.status, "--repair --allow data-file-missing" in text.out) == (1, True)
+    assert (text.status, "--repair --level metadata --allow data-file-missing" in text.out) == (1, True)
     allow = ("--repair", "--allow", "data-file-missing")
     dry = run("fsck", "db.days", *allow, "--dry-run", "--json", warehouse=own)
     assert (dry.status, dry.json["repaired_by"]) == (1, None)
@@ -113,6 +115,37 @@ def test_advice(run: Run, own: str) -> None:
     assert f"do: bucketlake rescale -w {own} db.orders --buckets 2\n" in told  # the option bucket is still 2
 
 
+def test_all_tables_are_checked_and_advised(run: Run, own: str) -> None:
+    """A sick table stops no other; what is only worth knowing is no failure."""
+    whole = run("fsck", "--json", warehouse=own)
+    told = [json.loads(line) for line in whole.out.splitlines()]
+    assert (whole.status, [one["table"] for one in told]) == (0, ["db.days", "db.orders", "default.empty"])
+    stray = Path(own, "db.db", "days", "day=b", "bucket-0", "data-stray-0.parquet")
+    stray.write_bytes(b"x")
+    os.utime(stray, (0, 0))
+    known = run("fsck", "db.days", "--json", warehouse=own)
+    assert (known.status, known.json["findings"][0]["code"]) == (0, "orphan-file")
+    assert "orphan-file" in run("fsck", warehouse=own).out
+    for schema in Path(own, "db.db", "days", "schema").iterdir():
+        schema.write_text("{")
+    sick = run("fsck", warehouse=own)
+    assert sick.status == 1 and "db.orders is whole" in sick.out and "default.empty is whole" in sick.out
+    assert "table=db.days" in sick.err and sick.err.count("error:") == 1
+    assert run("fsck", "--tables", "db[.]o.*", warehouse=own).status == 0
+    assert run("fsck", "--excluding", "db[.]days", warehouse=own).status == 0
+    run("rescale", "db.orders", "--buckets", "3", warehouse=own)
+    advice = run("advise", "--json", warehouse=own)
+    assert advice.status == 1 and {one["table"] for one in advice.json} == {"db.orders"}
+    assert advice.error["place"]["table"] == "db.days"
+    lines = run("advise", "--tables", "db[.]orders", "--format", "jsonl", warehouse=own)
+    assert lines.status == 0 and {json.loads(one)["table"] for one in lines.out.splitlines()} == {"db.orders"}
+    text = run("advise", warehouse=own)
+    assert text.status == 1 and text.out.startswith("db.orders: ")
+    assert run("advise", "--tables", "no such", warehouse=own).status == 1
+    for words in (("db.days", "--tables", "x"), ("--tables", "("), ("--branch", "b"), ("--snapshot", "1")):
+        assert run("fsck", *words, warehouse=own).status == 2, words
+
+
 def test_what_to_do_is_a_command_that_a_shell_takes(run: Run, own: str) -> None:
     catalog, name = bucketlake.open(own), '`db`.`it\'s "a" table`'
     odd = catalog.create_table(name, ORDERS, [], ["id"], {"bucket": 1, "num-sorted-run.compaction-trigger": 2})
@@ -124,7 +157,7 @@ def test_what_to_do_is_a_command_that_a_shell_takes(run: Run, own: str) -> None:
     told = run("advise", name, warehouse=own).out
     (step,) = [line.removeprefix("  do: ") for line in told.split("\n") if "consumer delete" in line]
     words = shlex.split(step)
-    assert words == ["bucketlake", "consumer", "delete", "-w", own, name, "o'clock"]
+    assert words == ["bucketlake", "consumer", "delete", "-w", own, 'db.it\'s "a" table', "o'clock"]
     assert "reads snapshot 1 next, keeps them" in told
     held = run("expire", name, "--retain-max", "1", "--retain-min", "1", "--yes", warehouse=own).out
     assert held.startswith("nothing to remove\nconsumer o'clock reads snapshot 1 next")
@@ -154,17 +187,21 @@ def test_damage_leads_to_fsck_and_fsck_to_what_mends_it(run: Run, own: str) -> N
     failed = run("cat", "db.days", warehouse=own)
     assert (failed.status, "bucketlake fsck" in failed.err.split("  do: ")[1]) == (1, True)
     mends = run("fsck", "db.days", warehouse=own).out
-    assert f"bucketlake fsck -w {own} db.days --repair --allow data-file-missing\n" in mends
+    assert f"bucketlake fsck -w {own} db.days --repair --level metadata --allow data-file-missing\n" in mends
     newest = Path(own, "db.db", "orders", "snapshot", "snapshot-3")
     newest.write_text('{"version": 3, "id"')
     failed = run("describe", "db.orders", "--json", warehouse=own)
     assert (failed.status, failed.error["remedy"]) == (1, f"bucketlake fsck -w {own} db.orders")
     found = run("fsck", "db.orders", warehouse=own)
     assert (found.status, found.err) == (1, "")
-    assert "error snapshot-broken: not a snapshot" in found.out and "move it elsewhere" in found.out
-    newest.rename(Path(own, "aside"))  # as it says
+    assert "error newest-broken: not a snapshot" in found.out
+    step = shlex.split(found.out.split("restore the file from a copy, or ")[1].splitlines()[0])
+    assert run(*step[1:], warehouse=own).status == 1  # it asks first
+    assert run(*step[1:], "--yes", warehouse=own).status == 0
     assert run("cat", "db.orders", "--json", warehouse=own).status == 0
-    assert run("fsck", "db.orders", "--repair", "--yes", warehouse=own).status == 0  # hints
+    assert run("fsck", "db.orders", warehouse=own).status == 0
+    Path(own, "db.db", "orders", "snapshot", "snapshot-2").write_text("")
+    assert "removed 1 snapshot" in run("rollback", "db.orders", "1", "--yes", warehouse=own).out
     Path(own, "db.db", "orders", "schema", "schema-0").unlink()
     failed = run("fsck", "db.orders", warehouse=own)
     assert "holds snapshots, but no schema" in failed.err

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bucketlake.ops.check.faults import FAULTS, Fault, Mend, Severity
+from bucketlake.ops.check.remedy import in_words
 
 PAGE = Path(__file__).parents[2] / "docs" / "maintenance.md"
 MARK = "<!-- made of the code: python -m tests.docs.maintenance -->\n\n"
@@ -33,7 +34,7 @@ def _tables() -> Iterator[str]:
 
 
 def _row(fault: Fault) -> str:
-    remedy = STATEMENT.sub(r"`\1`", _sentence(fault.remedy))
+    remedy = STATEMENT.sub(r"`\1`", _sentence(in_words(fault.remedies())))
     if fault.mend is not Mend.NONE:
         remedy += f"<br>*Repair{', if named' if fault.loses else ''}:* {fault.mend.value}."
     name = f"**{fault.code}** ({fault.level})<br>{_sentence(fault.what)}"

@@ -11,6 +11,7 @@ import pytest
 import bucketlake
 from bucketlake.errors import InvalidError
 from bucketlake.ops.check import advise as advising
+from bucketlake.ops.check.remedy import set_options
 from bucketlake.spark.maintain import checks
 from bucketlake.spark.session import Lake
 
@@ -37,7 +38,9 @@ def test_fsck_and_repair(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
         ("hint-latest", "would mend"),
     ]
     remedy = lake.sql("CALL sys.fsck(table => '`db`.`t`', level => 'keys')").first()["remedy"]
-    statement = "CALL sys.repair_table(table => '`db`.`t`', allow => 'data-file-missing', dry_run => false)"
+    statement = (
+        "CALL sys.repair_table(table => 'db.t', level => 'metadata', allow => 'data-file-missing', dry_run => false)"
+    )
     assert remedy == f"restore the file from a copy, or {statement}"
     done = lake.sql(statement).collect()
     assert {(row["state"], row["snapshot"]) for row in done} == {("mended", 3)}
@@ -71,6 +74,27 @@ def test_advice_names_partitions_and_is_followed(
         command = found[f"day=2026-03-01/s={text}"]
         classic.sql(command.replace("compact(", "compact(options => 'write-only=false', "))
         assert len(classic.table("db.n").files()) == 18 - 5 * done, command
+
+
+def test_statements_name_any_table(classic: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `tests/cli/test_remedies.py` does with commands."""
+    monkeypatch.setattr(advising, "SMALL_FILES", 2)
+    catalog = bucketlake.open(tmp_path / "warehouse")
+    values = ["x", "two\nlines\x1b", "${user}", "back\\slash 'n", None]
+    schema = pa.schema([("p-q`r", pa.string()), ("n", pa.int64())])
+    for name in ("`d b`.`it's a.t``x`", "`d b`.`-r`", "`d b`.` no\u200bbreak`"):
+        catalog.create_database("d b", ignore_if_exists=True)
+        table = catalog.create_table(name, schema, ["p-q`r"])
+        for number in range(5):
+            table.write_arrow(pa.table({"p-q`r": values, "n": [number] * len(values)}, schema=schema))
+        found = [one for one in table.advise() if one.topic == "small-files"]
+        assert len(found) == len(values)
+        for done, one in enumerate(found, 1):
+            assert one.command is not None and one.command.isprintable()
+            classic.sql(one.command)
+            assert len(table.refresh().files()) == 25 - 4 * done, one.command
+        classic.sql(set_options(table.name, {"k'": "${v}\n"}).sql)
+        assert table.refresh().schema.options["k'"] == "${v}\n"
 
 
 def test_advice_on_history_is_followed(classic: Lake) -> None:

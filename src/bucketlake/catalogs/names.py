@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 from bucketlake.errors import InvalidError
-from bucketlake.file_names import fault_of
+from bucketlake.file_names import fault_of, parts_of
 from bucketlake.types.model import quote_identifier
 from bucketlake.values import dataclass
 
 DEFAULT_DATABASE = "default"
 SYSTEM_DATABASE = "sys"
 DATABASE_SUFFIX = ".db"
-_PART = r"(?:`(?:[^`]|``)+`|[^.`]+)+"
-_PIECE = re.compile(r"`((?:[^`]|``)+)`|[^.`]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +101,3 @@ def _fault(name: str, what: str) -> str | None:
     if not name.strip():
         return "it is blank"
     return fault_of(name) or fault_of(f"{name}{DATABASE_SUFFIX}" if what == "database" else name)
-
-
-def parts_of(text: str) -> list[str]:
-    """Parts between dots, backticks removed; empty if the text has another shape."""
-    if not re.fullmatch(rf"{_PART}(?:\.{_PART})*", text):
-        return []
-    return [_PIECE.sub(_unquoted, part) for part in re.findall(_PART, text)]
-
-
-def _unquoted(piece: re.Match[str]) -> str:
-    return piece[0] if piece[1] is None else piece[1].replace("``", "`")

@@ -9,7 +9,7 @@ Streamed(schema, batches)      rows of a table, as Arrow
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -65,12 +65,12 @@ def columns(**given: str) -> tuple[Column, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Many values. `hint`: what to do next where there are none, told on a terminal. `status`: of the exit. `notes`:
-    what text says besides, a line each."""
+    """Many values, taken one by one where they are written so. `hint`: what to do next where there are none, told on a
+    terminal. `status`: of the exit, known when all were taken. `notes`: what text says besides, a line each."""
 
     rows: Iterable[Sequence[Any]]
     hint: str = ""
-    status: int = 0
+    status: int | Callable[[], int] = 0
     notes: Sequence[str] = ()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 from bucketlake.cli.answer import Facts, UsageError, columns
@@ -143,7 +142,7 @@ def rollback(given: Rollback) -> Facts:
     found = given.started()
     target = _target(found.store, given)
     if target is None:
-        remedy = f"bucketlake snapshots{given.place} {quote(found.name)} lists them"
+        remedy = f"{given.said('snapshots')} lists them"
         raise NotFoundError("no such snapshot or tag", to=given.to or given.as_of, remedy=remedy)
     later = [] if given.as_latest else [number for number in found.store.snapshot_ids() if number > target.id]
     gone = [] if given.as_latest else [name for name, tag in found.tags().items() if tag.id > target.id]

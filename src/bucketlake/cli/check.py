@@ -7,29 +7,29 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from bucketlake.amounts import size_text
-from bucketlake.cli import remedies
 from bucketlake.cli.answer import Facts, Rows, UsageError, columns, plain
 from bucketlake.cli.command import CHANGING, WithFormat, add
-from bucketlake.cli.grammar import Group, Option
+from bucketlake.cli.grammar import Exit, Group, Option
 from bucketlake.cli.maintain import Changing
 from bucketlake.cli.output import confirmed
 from bucketlake.cli.progress import Drawn, working
 from bucketlake.cli.text import clean, count, look_of
-from bucketlake.cli.warehouse import OfTable, pairs_of
+from bucketlake.cli.warehouse import OfTables, pairs_of
 from bucketlake.lazy import lazy
 
 if TYPE_CHECKING:
-    from bucketlake.ops.check import fault, findings
-    from bucketlake.ops.check.findings import Finding, Report
+    from bucketlake.ops.check import fault, findings, remedy
+    from bucketlake.ops.check.findings import Report
     from bucketlake.ops.check.repair import Repair
 else:
     fault, findings = lazy("bucketlake.ops.check.fault"), lazy("bucketlake.ops.check.findings")
+    remedy = lazy("bucketlake.ops.check.remedy")
 
 LEVELS = ("metadata", "footers", "keys", "rows")
-EXIT = "0 whole, or all mended; 1 something found or failed; 2 wrong usage"
+EXIT = "0 whole, all mended, or only information left; 1 an error or a warning is left, or it failed; 2 wrong usage"
 
 
-class Fsck(Changing):
+class Fsck(OfTables, Changing):
     """What `fsck` takes."""
 
     level: Annotated[str, Option("--level", "-l", metavar="NAME", help=f"How deep: {', '.join(LEVELS)}.")] = "metadata"
@@ -46,13 +46,28 @@ class Fsck(Changing):
     dry_run: Annotated[bool, Option("--dry-run", help="With --repair: only say what would be done.")] = False
     yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False
 
+    def check(self) -> None:
+        """UsageError for what makes no sense together."""
+        super().check()
+        if self.level not in LEVELS:
+            raise UsageError("no such level", level=self.level, remedy=f"one of {', '.join(LEVELS)}")
+        if (self.allow or self.dry_run) and not self.repair:
+            raise UsageError("--allow and --dry-run are about repairs", remedy="add --repair")
+        if (self.partition or self.snapshot is not None) and not self.table:
+            raise UsageError("partitions and snapshots are those of one table", remedy="name the table")
 
-def fsck(given: Fsck) -> Facts:
-    """Check that a table is intact; --repair mends it."""
-    if given.level not in LEVELS:
-        raise UsageError("no such level", level=given.level, remedy=f"one of {', '.join(LEVELS)}")
-    if (given.allow or given.dry_run) and not given.repair:
-        raise UsageError("--allow and --dry-run are about repairs", remedy="add --repair")
+
+def fsck(given: Fsck) -> None:
+    """Check that tables are intact; --repair mends them.
+
+    Without a table all tables of the warehouse, one after the other; with --json an object a table, on a line of its
+    own. A table that cannot be checked is told and stops no other.
+    """
+    statuses = list(given.each(_checked))
+    raise Exit(max(given.failed, *statuses, 0))
+
+
+def _checked(given: Fsck) -> int:
     found = given.started()
     chosen = [pairs_of(one.replace("/", ",").split(","), "--partition") for one in given.partition or ()]
     report = found.fsck(given.level, chosen or None, given.snapshot, on_progress=Drawn())
@@ -71,16 +86,18 @@ def fsck(given: Fsck) -> Facts:
         "files": report.files,
         "bytes": report.bytes,
         "errors": len([one for one in left if one.severity is fault.Severity.ERROR]),
-        "findings": [_object(one, states.get(id(one))) for one in report.findings],
+        "findings": [
+            _object(row, states.get(id(one))) for one, row in zip(report.findings, report.told(), strict=True)
+        ],
         "repaired_by": None if done is None or done.snapshot is None else done.snapshot.id,
     }
-    return Facts(values, text=list(_report_text(given, report, done, values)), status=1 if left else 0)
+    status = 1 if any(one.severity is not fault.Severity.INFO for one in left) else 0
+    return given.console.show(Facts(values, list(_report_text(given, report, done, values)), status), CHECKED)
 
 
-def _object(finding: Finding, state: str | None) -> dict[str, object]:
+def _object(row: tuple[object, ...], state: str | None) -> dict[str, object]:
     """A finding as JSON."""
-    row = dict(zip(findings.SCHEMA.names, findings.row_of(finding), strict=True))
-    return {**{name: plain(value) for name, value in row.items()}, "state": state}
+    return {**dict(zip(findings.SCHEMA.names, map(plain, row), strict=True)), "state": state}
 
 
 def _report_text(given: Fsck, report: Report, done: Repair | None, values: Mapping[str, Any]) -> Iterator[str]:
@@ -100,28 +117,43 @@ def _report_text(given: Fsck, report: Report, done: Repair | None, values: Mappi
         yield clean(f"  at: {', '.join(place)}")
         yield clean(f"  so: {told['consequence']}")
         if done is None:
-            yield clean(f"  do: {remedies.of_finding(one, given)}")
+            yield clean(f"  do: {remedy.in_words(one.remedies(report.table), given.place)}")
         else:
             yield clean(f"  {told['state']}" if told["state"] else "  not mended")
     if done is not None and done.snapshot is not None:
         yield f"mended by snapshot {done.snapshot.id}"
 
 
-class Advise(OfTable, WithFormat):
+class Advise(OfTables, WithFormat):
     """What `advise` takes."""
 
 
-def advise(given: Advise) -> Rows:
-    """Advise what would make a table better, and how."""
-    found = given.plain_table().advise()
-    if given.console.form == "table":
-        for one in found:
-            place = f" ({one.partition})" if one.partition else ""
-            given.console.write([clean(f"{one.topic}{place}: {one.reason}")])
-            if one.command:
-                given.console.write([clean(f"  do: {remedies.own_command(one.command, given)}")])
-        return Rows([], hint="" if found else "nothing to advise")
-    return Rows([(o.topic, o.partition, o.measure, o.threshold, o.reason, o.command) for o in found])
+def advise(given: Advise) -> Rows | None:
+    """Advise what would make tables better, and how.
+
+    Without a table all tables of the warehouse, one after the other.
+    """
+    if given.console.form != "table":
+        return Rows((row for found in given.each(_advised) for row in found), status=lambda: given.failed)
+    if not sum(given.each(_told)):
+        given.console.note("nothing to advise")
+    raise Exit(given.failed)
+
+
+def _advised(given: Advise) -> list[tuple[object, ...]]:
+    found = given.plain_table()
+    return [(found.name, o.topic, o.partition, o.measure, o.threshold, o.reason, o.command) for o in found.advise()]
+
+
+def _told(given: Advise) -> int:
+    """Tell a table's advice; how much there is."""
+    table = given.plain_table()
+    found = table.advise()
+    for one in found:
+        place = table.name + (f" ({one.partition})" if one.partition else "")
+        steps = [f"  do: {remedy.command_line(step, given.place)}" for step in one.steps]
+        given.console.write(map(clean, (f"{place}: {one.topic}: {one.reason}", *steps)))
+    return len(found)
 
 
 CHECKED = columns(
@@ -141,11 +173,12 @@ def register(app: Group) -> None:
     """Register the family."""
     add(app, fsck, panel=CHANGING, answers=("facts", CHECKED), exits=EXIT)
     advice = columns(
+        table="its full name",
         topic="what it is about",
         partition="the partition; null for the whole table",
         measure="number: what was measured",
         threshold="number: from where on it matters",
         reason="why",
-        command="the SQL statement that does it; null where there is none",
+        command="the SQL that does it, `; ` between statements; null where there is none",
     )
     add(app, advise, panel=CHANGING, answers=("rows", advice))

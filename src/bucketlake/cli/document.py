@@ -93,7 +93,7 @@ and `value`.
 | Status | Meaning |
 |---|---|
 | 0 | done |
-| 1 | failed, refused, or something was found (`fsck`) |
+| 1 | failed, refused, or a fault was found (`fsck`) |
 | 2 | wrong usage |
 | 130 | Ctrl-C |
 | 141 | nobody reads the output any more |

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import codecs
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 from bucketlake.cli.answer import Facts, UsageError, columns
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bucketlake.cli.loading import Incoming
     from bucketlake.cli.sources import Source
     from bucketlake.format.metadata.snapshot import Snapshot
+    from bucketlake.ops.check import remedy as remedies
     from bucketlake.table import Table
     from bucketlake.types import model, parse
 else:
@@ -35,6 +36,7 @@ else:
     catalogs = lazy("bucketlake.catalog")
     files, infer = lazy("bucketlake.cli.files"), lazy("bucketlake.cli.infer")
     loading, sources = lazy("bucketlake.cli.loading"), lazy("bucketlake.cli.sources")
+    remedies = lazy("bucketlake.ops.check.remedy")
     model, parse = lazy("bucketlake.types.model"), lazy("bucketlake.types.parse")
 
 EXISTING = ("fail", "append", "replace", "skip")
@@ -256,7 +258,7 @@ def _reason(given: Import, key: list[str], proved: str | None) -> str:
         return f"key {', '.join(key)}" if key else "no key"
     if key:
         return f"key {key[0]}, whose values all differ"
-    return "no key" if proved is None else f"no key ({proved} is unique, too: --key {quote(proved)} makes it one)"
+    return "no key" if proved is None else f"no key ({proved} is unique, too: --key {shlex.quote(proved)} makes it one)"
 
 
 def _require_same_table(given: Import, table: Table) -> None:
@@ -281,8 +283,10 @@ def _added(given: Import, table: Table, found: list[Source], meter: Meter) -> Fa
     if unknown:
         remedy = did_you_mean(unknown[0], table.schema.field_names)
         kind = model.type_text(model.from_arrow_type(looked.types[unknown[0]]))
-        added = f"ALTER TABLE {table.name} ADD COLUMN `{unknown[0]}` {kind}"
-        remedy = remedy or f"rename it in the file, or make it first: bucketlake sql{given.place} -e {quote(added)}"
+        column = f"{model.quote_identifier(unknown[0])} {kind}"
+        step = remedies.Statement(f"ALTER TABLE {remedies.identifier(table.name)} ADD COLUMN {column}")
+        made = remedies.command_line(step, given.place)
+        remedy = remedy or f"rename it in the file, or make it first: {made}"
         known = list(table.schema.field_names)
         raise InvalidError("the table has no such column", column=unknown[0], columns=known, remedy=remedy)
     schema = table.schema
@@ -346,7 +350,7 @@ def _told(values: dict[str, Any], head: str, given: Import) -> Facts:
     listed = ", ".join(f"{name} {kind}" for name, kind in values["columns"].items())
     lines = [head, f"  columns: {listed}"]
     if not given.dry_run:
-        lines.append(f"  look: bucketlake cat{given.place} {quote(values['table'])}")
+        lines.append(f"  look: {remedies.shell_line('cat', given.place, [values['table']])}")
     return Facts(values, text=[clean(line) for line in lines])
 
 

@@ -14,19 +14,21 @@ from bucketlake.cli.command import CHANGING, add
 from bucketlake.cli.grammar import Group, Option
 from bucketlake.cli.output import confirmed
 from bucketlake.cli.progress import Drawn
-from bucketlake.cli.text import clean, count, quoted
+from bucketlake.cli.text import clean, count
 from bucketlake.cli.warehouse import OfTable, Where, millis_of, pairs_of
-from bucketlake.errors import CorruptError, InvalidError
+from bucketlake.errors import InvalidError
 from bucketlake.lazy import lazy
 
 if TYPE_CHECKING:
     from bucketlake.env import rehearsal
     from bucketlake.env.rehearsal import Rehearsal
     from bucketlake.format.metadata.snapshot import Snapshot
+    from bucketlake.ops.check import remedy
     from bucketlake.options import options as known_options
     from bucketlake.table import Table
 else:
     rehearsal = lazy("bucketlake.env.rehearsal")
+    remedy = lazy("bucketlake.ops.check.remedy")
     known_options = lazy("bucketlake.options.options")
 
 bucketlake = lazy("bucketlake")
@@ -55,10 +57,7 @@ class Changing(OfTable):
 
 def _newest(found: Table) -> int:
     """The newest snapshot's number, 0 before the first commit; also where its file is damaged, for `fsck` to say so."""
-    try:
-        return found.store.latest_snapshot_id() or 0
-    except CorruptError:
-        return max(found.store.snapshot_ids(), default=0)
+    return found.store.newest_id() or 0
 
 
 class Rewriting(Changing, Where):
@@ -174,10 +173,9 @@ def rescale(given: Rescale) -> Facts:
     own = found.schema.bucket
     if told.values["snapshot"] is None or own < 1 or given.buckets in (None, own):
         return told
-    name = found.name if found.name.replace(".", "").isidentifier() else given.named()
-    statement = f"ALTER TABLE {name} SET TBLPROPERTIES ('bucket' = '{given.buckets}')"
+    step = remedy.set_options(found.name, {"bucket": str(given.buckets)})
     note = f"the option bucket is {own}, and writers refuse what has another number of buckets: set it, too"
-    more = [clean(note), clean(f"  do: bucketlake sql{given.place} -e {quoted(statement)}")]
+    more = [clean(note), clean(f"  do: {remedy.command_line(step, given.place)}")]
     return replace(told, text=[*(told.text or ()), *more])
 
 

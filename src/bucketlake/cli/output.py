@@ -60,7 +60,7 @@ class Console:
         else:
             self._rows(answer, columns)
         sys.stdout.flush()
-        return answer.status
+        return answer.status() if callable(answer.status) else answer.status
 
     def _facts(self, answer: Facts, columns: Sequence[Column]) -> None:
         _check({column.name for column in columns}, set(answer.values))
@@ -81,11 +81,14 @@ class Console:
         if self.form == "arrow":
             row_output.write(row_output.of_values(answer.rows, columns), self.form, sys.stdout)
             return
+        if self.form == "jsonl":
+            self.write(document(dict(zip(names, map(plain, row, kinds), strict=True))) for row in answer.rows)
+            return
+        if self.form == "json":
+            self.write_list(dict(zip(names, map(plain, row, kinds), strict=True)) for row in answer.rows)
+            return
         rows = [list(row) for row in answer.rows]
-        if self.is_json:
-            objects = [dict(zip(names, map(plain, row, kinds), strict=True)) for row in rows]
-            self.write([document(objects)] if self.form == "json" else map(document, objects))
-        elif self.form == "csv":
+        if self.form == "csv":
             self.write(_csv([names, *([_flat(plain(*cell)) for cell in zip(row, kinds, strict=True)] for row in rows)]))
         elif rows:
             cells = [[shown(*cell) for cell in zip(row, kinds, strict=True)] for row in rows]
@@ -101,6 +104,13 @@ class Console:
         """Lines to standard output."""
         sys.stdout.writelines(f"{line}\n" for line in lines)
 
+    def write_list(self, objects: Iterator[Any]) -> None:
+        """One JSON document of many objects, which need not be in memory at once."""
+        first = next(objects, None)  # where there is an error at once, nothing is written
+        sys.stdout.write("[" if first is None else "[" + document(first))
+        sys.stdout.writelines(f", {document(one)}" for one in objects)
+        sys.stdout.write("]\n")
+
     def note(self, text: str) -> None:
         """A line about what happened, to standard error; nothing where programs read or it is to be quiet."""
         if not self.quiet and not self.is_json:
@@ -114,10 +124,12 @@ class Console:
             look = look_of(sys.stderr)
             print(f"{look.style('warning:', '33')} {clean(redact(text))}", file=sys.stderr)
 
-    def failure(self, error: BaseException, otherwise: str | None = None) -> int:
-        """Say what went wrong: message, place, remedy (`otherwise` where the error names none). The exit status."""
+    def failure(self, error: BaseException, otherwise: str | None = None, table: str | None = None) -> int:
+        """Say what went wrong: message, place, remedy (`otherwise` where the error names none). `table`: which of
+        several it was. The exit status."""
         status = USAGE if isinstance(error, UsageError) else FAILED
         what, place, remedy = told(error)
+        place = place if table is None else {**place, "table": table}
         remedy = remedy or otherwise
         if self.is_json:
             kind = type(error).__name__

@@ -7,14 +7,13 @@ Names, comments and values come from files that others wrote: whatever is not pr
 from __future__ import annotations
 
 import os
-import shlex
 import unicodedata
 from collections.abc import Sequence
 from typing import IO
 
 from bucketlake.values import dataclass
 
-__all__ = ["Look", "aligned", "clean", "count", "cut", "is_terminal", "look_of", "quoted", "table"]
+__all__ = ["Look", "aligned", "clean", "count", "cut", "is_terminal", "look_of", "table"]
 
 GAP = "  "
 LEAST = 6  # columns that a shortened cell keeps
@@ -155,8 +154,3 @@ def aligned(pairs: Sequence[tuple[str, str]], look: Look) -> list[str]:
 def count(number: int, one: str, many: str | None = None) -> str:
     """`1 file`, `1,200 files`."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
-def quoted(statement: str) -> str:
-    """A statement as one word of a shell: in double quotes where nothing in it means something there."""
-    return shlex.quote(statement) if set(statement) & set('"$`\\!') else f'"{statement}"'

@@ -8,35 +8,40 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
-from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
 from bucketlake.cli.answer import UsageError
 from bucketlake.cli.command import Arguments, WithJson
+from bucketlake.cli.ending import interrupt
 from bucketlake.cli.grammar import Argument, Context, Option
-from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError
+from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError, is_interrupt
 from bucketlake.lazy import lazy
 from bucketlake.redaction import redact
+from bucketlake.types.model import quote_identifier
 
 if TYPE_CHECKING:
     from bucketlake import catalog as catalogs
     from bucketlake.catalog import Catalog
     from bucketlake.cli import settings
     from bucketlake.cli.output import Console
+    from bucketlake.ops.check import remedy
     from bucketlake.options import options as known_options
     from bucketlake.table import Table
 else:
     catalogs = lazy("bucketlake.catalog")
     settings = lazy("bucketlake.cli.settings")
+    remedy = lazy("bucketlake.ops.check.remedy")
     known_options = lazy("bucketlake.options.options")
 
 __all__ = [
-    *("VARIABLE", "InWarehouse", "OfTable", "Travel", "Where", "WithWarehouse"),
+    *("VARIABLE", "InWarehouse", "OfTable", "OfTables", "Travel", "Where", "WithWarehouse"),
     *("millis_of", "open_warehouse", "pairs_of", "partition_text", "table_names", "told_options"),
 ]
 
+T = TypeVar("T")
 VARIABLE = "BUCKETLAKE_WAREHOUSE"
 _PLAIN = re.compile(r"[\w.-]+")
 
@@ -114,9 +119,9 @@ class WithWarehouse(Arguments):
 
     @property
     def place(self) -> str:
-        """What a command to copy needs so that it means the same warehouse: ` -w PLACE` where that was said."""
+        """The warehouse as a command to copy says it; empty where nobody said it, or it holds what nobody may see."""
         said = self.warehouse or ""
-        return f" -w {quote(said)}" if said and redact(said) == said else ""
+        return said if redact(said) == said else ""
 
 
 class InWarehouse(WithJson, WithWarehouse):
@@ -147,12 +152,12 @@ class OfTable(InWarehouse):
         branch = self.branch or found.branch
         behind = [f"branch_{branch}" if branch else None, system or found.system_table]
         text = "$".join([found.table, *(part for part in behind if part)])
-        return f"`{found.database}`.`{text}`" if found.database != catalogs.DEFAULT_DATABASE else f"`{text}`"
+        return f"{quote_identifier(found.database)}.{quote_identifier(text)}"
 
     def said(self, command: str, *words: str) -> str:
         """A command of this program about the same table, for a shell to take as it stands."""
         branch = ("--branch", self.branch) if self.branch else ()
-        return " ".join([f"bucketlake {command}{self.place}", *map(quote, (self.table, *words, *branch))])
+        return remedy.shell_line(command, self.place, (self.table, *words), branch)
 
     def next_step(self, error: BaseException) -> str | None:
         """A file of the table is damaged or missing: `fsck` says what that means, and what mends it."""
@@ -171,6 +176,78 @@ class OfTable(InWarehouse):
         if found.system_table is not None or found.database == catalogs.SYSTEM_DATABASE:
             raise InvalidError("this command is about tables, not system tables", table=found.text)
         return self.opened()
+
+
+class OfTables(OfTable):
+    """A command about one table, or about those of the warehouse that are chosen: one that fails stops no other."""
+
+    failed = 0  # the exit status by what could not be looked at
+
+    table: Annotated[
+        str,
+        Argument(metavar="[TABLE]", help="db.table, or table of the database default; else all.", completed=completed),
+    ] = ""
+    tables: Annotated[
+        str | None, Option("--tables", metavar="PATTERN", help="Only tables whose db.table matches: 'db[.].*'.")
+    ] = None
+    excluding: Annotated[
+        str | None, Option("--excluding", metavar="PATTERN", help="No tables whose db.table matches.")
+    ] = None
+
+    def check(self) -> None:
+        """UsageError for a table and a choice of several, and for patterns that are none."""
+        super().check()
+        if self.table and (self.tables or self.excluding):
+            raise UsageError("one table, or several by a pattern?", remedy="leave TABLE out, or the patterns")
+        if self.branch and not self.table:
+            raise UsageError("a branch of which table?", branch=self.branch, remedy="name the table")
+        for pattern in (self.tables, self.excluding):
+            try:
+                re.compile(pattern or "")
+            except re.error as error:
+                raise UsageError("not a regular expression", pattern=pattern, reason=str(error)) from error
+
+    def each(self, work: Callable[[Self], T]) -> Iterator[T]:
+        """What the work of a command about one table gives for the table that is named, or, one after the other, for
+        each that is chosen. An error is the command's where one is named; else it is told, and `failed` is 1."""
+        if self.table:
+            yield work(self)
+            return
+        chosen = 0
+        for name in self._chosen():
+            chosen += 1
+            one = self.__dict__["_one"] = self._about(name)
+            try:
+                yield work(one)
+            except Exception as error:
+                if is_interrupt(error) or isinstance(interrupt(), SystemExit):
+                    raise
+                if not isinstance(error, NotFoundError) or self.catalog.table_exists(name):  # else dropped meanwhile
+                    self.__dict__["failed"] = self.console.failure(error, one.next_step(error), name)
+        if not chosen and (self.tables or self.excluding):
+            raise NotFoundError("no table matches", tables=self.tables, excluding=self.excluding)
+        if not chosen:
+            self.console.note("no tables")
+
+    def _about(self, name: str) -> Self:
+        """The command about one of them."""
+        said = {key: value for key, value in vars(self).items() if not key.startswith("_") and key != "console"}
+        one = type(self)(**{**said, "table": name, "tables": None, "excluding": None})
+        one.__dict__.update(console=self.console, _catalog=self.catalog)
+        return one
+
+    def _chosen(self) -> Iterator[str]:
+        """The names, database by database."""
+        for database in self.catalog.list_databases():
+            with suppress(NotFoundError):  # dropped meanwhile
+                for name in self.catalog.tables(database):
+                    if re.fullmatch(self.tables or ".*", name) and not re.fullmatch(self.excluding or "(?!)", name):
+                        yield name
+
+    def kept(self) -> str:
+        """What stays of the table that was at work."""
+        one: OfTable | None = self.__dict__.get("_one")
+        return super().kept() if one is None else one.kept()
 
 
 class Where(Arguments):

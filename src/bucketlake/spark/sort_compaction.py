@@ -42,7 +42,7 @@ from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.rows.roll import TARGET_APPEND, Roller
 from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.scan.scan import Plan
-from bucketlake.ops.table.made import all_or_nothing, discard, remove_files
+from bucketlake.ops.table.made import MadeFiles, Writer, all_or_nothing, discard
 from bucketlake.ops.table.messages import CommitMessage, Split, WriteTask
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user
@@ -282,23 +282,34 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Sorting:
-    """The task: parts in, their numbers and new files out, or an error."""
+    """The task: parts in, their numbers and new files out, or an error: then its own files are gone."""
 
     store: Store
     order: SortOrder
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[_Part, list[DataFile]] | BucketlakeError]:
-        for part in chain.from_iterable(unpickled(batches)):
-            roller = Roller(self.store, part.unit.partition, part.unit.bucket)
-            try:
-                with all_or_nothing([roller]):
+        done: list[tuple[_Part, list[DataFile]]] = []
+        writers: list[Writer] = []
+        try:
+            with all_or_nothing(writers):
+                for part in chain.from_iterable(unpickled(batches)):
+                    roller = Roller(self.store, part.unit.partition, part.unit.bucket)
+                    writers.append(roller)
                     files = sort_files(roomy(self.store), part.unit, part.files, self.order, roller)
-            except BucketlakeError as error:
-                if not is_answer(error):
-                    raise
-                yield error
-                return
-            yield part, files
+                    writers[-1] = _made(self.store, part.unit, files)
+                    done.append((part, files))
+        except BucketlakeError as error:
+            if not is_answer(error):
+                raise
+            yield error
+            return
+        yield from done
+
+
+def _made(store: Store, unit: ClusterUnit, files: Sequence[DataFile]) -> MadeFiles:
+    made = MadeFiles(store)
+    made.add(unit.partition, unit.bucket, files)
+    return made
 
 
 def _apart(
@@ -317,15 +328,11 @@ def _apart(
     made: dict[tuple[bytes, int], list[DataFile]] = {unit.place: [] for unit in units}
     for part, files in sorted(done, key=lambda item: item[0].number):
         made[part.unit.place] += files
-    try:
+    with all_or_nothing([_made(store, unit, made[unit.place]) for unit in units]):
         for result in results:
             if isinstance(result, BucketlakeError):
                 raise result
         return [unit.message(store, made[unit.place]) for unit in units]
-    except BaseException:
-        for place, files in made.items():
-            remove_files(store, *place, files)
-        raise
 
 
 # ---------------------------------------------------------------------------------------------- partitions of keys

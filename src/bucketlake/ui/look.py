@@ -12,6 +12,7 @@ from typing import Any
 
 from bucketlake.catalog import Catalog, check_name
 from bucketlake.errors import InvalidError
+from bucketlake.ops.check import remedy
 from bucketlake.redaction import redact
 from bucketlake.report.history import COMMITS, MOST_COMMITS, cut
 from bucketlake.report.places import MOST_LISTED, Wanted
@@ -24,6 +25,7 @@ from bucketlake.values import dataclass
 MOST_TABLES = 2_000
 MOST_DATABASES = 500
 MOST_ADVICE = 200
+LONGEST_STEP = 10_000  # letters
 LARGEST_ID = 1 << 62
 Answer = dict[str, Any]
 
@@ -70,6 +72,12 @@ def table_of(catalog: Catalog, query: Query) -> Table:
         raise InvalidError("a name with characters that names do not have", name=cut(f"{database}.{name}", 100))
     options = {"branch": branch} if branch and branch != "main" else None
     return catalog.table(f"`{database}`.`{name}`", options)
+
+
+def place_of(catalog: Catalog) -> str:
+    """The warehouse as a command to copy says it; empty where it holds what nobody may see."""
+    place = catalog.warehouse
+    return place if redact(place) == place else ""
 
 
 def _databases(catalog: Catalog, query: Query) -> Answer:
@@ -121,7 +129,11 @@ def _advice(catalog: Catalog, query: Query) -> Answer:
             "measure": one.measure,
             "threshold": one.threshold,
             "reason": cut(redact(one.reason), 1_000),
-            "command": None if one.command is None else cut(one.command, 4_000),
+            "steps": [
+                {"sql": step.sql, "shell": remedy.command_line(step, place_of(catalog))}
+                for step in one.steps
+                if len(step.sql) <= LONGEST_STEP  # a part of one would do something else
+            ],
         }
         for one in found[:MOST_ADVICE]
     ]

@@ -11,8 +11,6 @@ Spec: docs/page.md
 from __future__ import annotations
 
 import json
-import re
-import shlex
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -29,6 +27,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from bucketlake.catalog import Catalog
+from bucketlake.catalogs.names import written
 from bucketlake.errors import (
     AlreadyExistsError,
     BucketlakeError,
@@ -39,15 +38,15 @@ from bucketlake.errors import (
     StorageError,
     UnsupportedError,
 )
+from bucketlake.ops.check import remedy
 from bucketlake.redaction import redact
 from bucketlake.report.history import cut
 from bucketlake.ui.guard import Access, App, Door
 from bucketlake.ui.jobs import Jobs
-from bucketlake.ui.look import ANSWERS, Query
+from bucketlake.ui.look import ANSWERS, Query, place_of
 from bucketlake.values import dataclass
 
 PORT = 8765
-_PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 GONE = ("no such file", "a data file is gone")  # of errors of a table that is there
 TRIED = 20  # ports, where the usual one is taken
 STATUS: tuple[tuple[type[Exception], int, str], ...] = (
@@ -132,13 +131,10 @@ class _Server:
 
     def _check_of(self, query: Query) -> str | None:
         """The command that checks the table which a question is about."""
-        database, table, place = query.given.get("database"), query.given.get("table"), self._catalog.warehouse
+        database, table = query.given.get("database"), query.given.get("table")
         if not database or not table:
             return None
-        plain = _PLAIN.fullmatch(database) and _PLAIN.fullmatch(table)
-        name = f"{database}.{table}" if plain else f"`{database}`.`{table}`"
-        words = ["bucketlake", "fsck", *(("-w", place) if redact(place) == place else ()), name]
-        return cut(shlex.join(words), 2_000)
+        return cut(remedy.shell_line("fsck", place_of(self._catalog), [written(database, table)]), 2_000)
 
     async def listed(self, request: Request) -> Response:
         """The jobs of this process."""

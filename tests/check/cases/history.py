@@ -60,6 +60,15 @@ def _(folder: Path) -> tuple[Table, list[Row] | None]:
     return table, None
 
 
+@case("newest-broken")
+def _(folder: Path) -> tuple[Table, list[Row] | None]:
+    table = keyed(folder)
+    rows = read(table)
+    table.write_arrow(some(3, 6, "lost"))
+    Path(table.store.paths.snapshot(newest(table).id)).write_text("{")
+    return table, rows
+
+
 @case("snapshot-zombie")
 def _(folder: Path) -> tuple[Table, list[Row] | None]:
     table = keyed(folder)

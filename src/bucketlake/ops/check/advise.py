@@ -1,5 +1,5 @@
 """What would make a table better, from its metadata and its own history: each piece of advice with what was measured,
-the threshold, and the command that mends it.
+the threshold, and the steps that mend it.
 
     advise_table(store, name) -> [Advice]      the most pressing first
 
@@ -8,8 +8,7 @@ Spec: docs/maintenance.md#advice
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -20,6 +19,7 @@ from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.format.metadata.stats import decode_stats
 from bucketlake.lsm.compaction import CompactionRule
 from bucketlake.lsm.levels import key_range_of, sections
+from bucketlake.ops.check.remedy import Call, Statement, Step, identifier, pairs, set_options
 from bucketlake.ops.check.usage import HISTORY, Usage, usage
 from bucketlake.ops.rescale.advise import BucketAdvice, advise, recommended
 from bucketlake.ops.rows.roll import TARGET_APPEND, TARGET_KEYED
@@ -29,7 +29,7 @@ from bucketlake.ops.table.entries import BucketKey, bucket_key, by_bucket
 from bucketlake.ops.table.store import Store
 from bucketlake.redaction import is_secret
 from bucketlake.schema.schema import BucketMode
-from bucketlake.types.model import Root, quote_text
+from bucketlake.types.model import Root, quote_identifier, quote_text
 from bucketlake.values import dataclass
 
 SMALL_FILES = 20  # below a quarter of the target, of one partition
@@ -57,15 +57,20 @@ _OWN = ("partition.", "data-file.external-paths", "data-file.path-directory", "g
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One piece of advice. `measure` beyond `threshold` gave rise to it; `command`: what mends it, None where nothing
-    does but a change of what is written."""
+    """One piece of advice. `measure` beyond `threshold` gave rise to it; `steps`: what mends it, one after the other;
+    none where nothing does but a change of what is written."""
 
     topic: str
     partition: str | None
     measure: float
     threshold: float
     reason: str
-    command: str | None
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def command(self) -> str | None:
+        """The steps as SQL, `; ` between them."""
+        return "; ".join(step.sql for step in self.steps) or None
 
     @property
     def pressing(self) -> float:
@@ -93,17 +98,13 @@ def _told(alike: list[Advice]) -> list[Advice]:
     if len(alike) <= ALIKE + 1:
         return alike
     more = f"{len(alike) - ALIKE:,} more partitions as well: the statements above do for them, with their names"
-    return [*alike[:ALIKE], replace(alike[ALIKE], partition=None, reason=more, command=None)]
-
-
-_PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+    return [*alike[:ALIKE], replace(alike[ALIKE], partition=None, reason=more, steps=())]
 
 
 class _Look:
     def __init__(self, store: Store, name: str, snapshot: Snapshot) -> None:
         self._store, self._snapshot = store, snapshot
-        parts = [name] if "`" in name else name.split(".")
-        self._table = ".".join(part if "`" in part or _PLAIN.fullmatch(part) else f"`{part}`" for part in parts)
+        self._name, self._table = name, identifier(name)
         self._keyed = bool(store.schema.primary_keys)
         self._target = int(store.options.get("target-file-size") or (TARGET_KEYED if self._keyed else TARGET_APPEND))
         self._entries = live_entries(store, snapshot, EntryFilter(min_bucket=0))
@@ -122,14 +123,13 @@ class _Look:
         yield from self._statistics()
         yield from self._pruning()
 
-    # ---- commands
+    # ---- steps
 
-    def _call(self, procedure: str, **arguments: str | int) -> str:
-        texts = [f"{k} => {v}" if isinstance(v, int) else f"{k} => {quote_text(v)}" for k, v in arguments.items()]
-        return f"CALL sys.{procedure}({', '.join([f'table => {quote_text(self._table)}', *texts])})"
+    def _call(self, procedure: str, **arguments: str | int) -> tuple[Step, ...]:
+        return (Call(procedure, tuple(arguments.items()), self._name),)
 
-    def _set(self, **options: str) -> str:
-        return f"ALTER TABLE {self._table} SET TBLPROPERTIES ({_pairs(options)})"
+    def _set(self, **options: str) -> tuple[Step, ...]:
+        return (set_options(self._name, options),)
 
     def _of(self, partition: bytes) -> dict[str, str | int]:
         """The argument that names a partition: its spec, or a condition where a text in it would be read otherwise."""
@@ -137,8 +137,8 @@ class _Look:
         if all(text == text.strip() and text.strip("'\"") == text and not _CUTS & {*text} for text in texts.values()):
             return {"partitions": ",".join(f"{name}={text}" for name, text in texts.items())} if texts else {}
         default = default_name(self._store)
-        pairs = [(f"`{name}`", text) for name, text in texts.items()]
-        parts = [f"{name} IS NULL" if text == default else f"{name} = {quote_text(text)}" for name, text in pairs]
+        named = [(quote_identifier(name), text) for name, text in texts.items()]
+        parts = [f"{name} IS NULL" if text == default else f"{name} = {quote_text(text)}" for name, text in named]
         return {"where": " AND ".join(parts)}
 
     def _text(self, partition: bytes) -> str | None:
@@ -151,17 +151,17 @@ class _Look:
         text = self._text(one.key)
         if one.recommended != one.buckets:
             away = max(one.recommended / one.buckets, one.buckets / one.recommended)
-            command = self._call("rescale", bucket_num=one.recommended, **self._of(one.key))
-            yield Advice("buckets", text, round(away, 2), 1.0, one.reason, command)
+            steps = self._call("rescale", bucket_num=one.recommended, **self._of(one.key))
+            yield Advice("buckets", text, round(away, 2), 1.0, one.reason, steps)
         if one.skew > SKEW and one.buckets > 1 and one.bytes > _MB:
             reason = f"the largest of {one.buckets} buckets has {one.skew:.1f} times the mean"
             reason += ": few keys hold much of the data, and no command mends that"
-            yield Advice("skew", text, one.skew, SKEW, reason, None)
+            yield Advice("skew", text, one.skew, SKEW, reason)
         trigger = CompactionRule.of(self._store.options).run_trigger if self._keyed else 0
         if self._keyed and one.sorted_runs > 2 * trigger:
             reason = f"a bucket has {one.sorted_runs} sorted runs, compaction begins at {trigger}"
-            command = self._call("compact", **self._of(one.key))
-            yield Advice("sorted-runs", text, one.sorted_runs, 2 * trigger, reason, command)
+            steps = self._call("compact", **self._of(one.key))
+            yield Advice("sorted-runs", text, one.sorted_runs, 2 * trigger, reason, steps)
 
     def _small(self) -> Iterator[Advice]:
         if self._keyed:
@@ -174,8 +174,8 @@ class _Look:
             if len(files) > SMALL_FILES:
                 mean = sum(file.file_size for file in files) / len(files)
                 reason = f"{len(files)} files of {size_text(mean)} on average, {size_text(self._target)} are wanted"
-                command = self._call("compact", **self._of(partition))
-                yield Advice("small-files", self._text(partition), len(files), SMALL_FILES, reason, command)
+                steps = self._call("compact", **self._of(partition))
+                yield Advice("small-files", self._text(partition), len(files), SMALL_FILES, reason, steps)
 
     def _many(self) -> Iterator[Advice]:
         """Partitions that are too many for what they hold."""
@@ -196,7 +196,7 @@ class _Look:
         each = [size < self._target // 4 for size in sizes]
         return sum(each) if sum(each) > max(SMALL_PARTITIONS, len(each) // 2) else 0
 
-    def _with_fewer(self, sums: dict[bytes, tuple[int, int]]) -> str:
+    def _with_fewer(self, sums: dict[bytes, tuple[int, int]]) -> tuple[Step, ...]:
         """What makes the table anew with as many of the leading partition columns as are not too many."""
         schema = self._store.schema
         texts = {partition: tuple(self._store.paths.shown_texts(partition).values()) for partition in sums}
@@ -213,9 +213,11 @@ class _Look:
             options["primary-key"] = ",".join(schema.primary_keys)
         fixed = schema.bucket_mode is BucketMode.FIXED
         options["bucket"] = str(max(recommended(1, *one)[0] for one in groups.values()) if fixed else schema.bucket)
-        by = f" PARTITIONED BY ({', '.join(f'`{name}`' for name in schema.partition_keys[:length])})" if length else ""
+        named = ", ".join(map(quote_identifier, schema.partition_keys[:length]))
+        by = f" PARTITIONED BY ({named})" if length else ""
         anew = f"{self._table[:-1]}_anew`" if self._table.endswith("`") else f"{self._table}_anew"
-        return f"CREATE TABLE {anew}{by} TBLPROPERTIES ({_pairs(options)}) AS SELECT * FROM {self._table}"
+        made = f"CREATE TABLE {anew}{by} TBLPROPERTIES ({pairs(options)})"
+        return (Statement(f"{made} AS SELECT * FROM {self._table}"),)
 
     def _reading(self) -> Iterator[Advice]:
         """How much of the bytes a read must merge."""
@@ -259,15 +261,15 @@ class _Look:
         if written and len(self._recent) >= FEW and compacted / written > REWRITTEN:
             reason = f"{size_text(compacted)} were compacted for {size_text(written)} written"
             runs = CompactionRule.of(self._store.options).run_trigger
-            command = self._set(**{"num-sorted-run.compaction-trigger": str(2 * runs)})
-            yield Advice("write-amplification", None, round(compacted / written, 2), REWRITTEN, reason, command)
+            steps = self._set(**{"num-sorted-run.compaction-trigger": str(2 * runs)})
+            yield Advice("write-amplification", None, round(compacted / written, 2), REWRITTEN, reason, steps)
         yield from self._hot(parts, rows, len(touched))
         alone = bool(self._store.options.get("write-only"))
         if followed >= FEW and not alone and rivals / followed > RIVALS_SHARE:
             reason = f"{rivals} of {followed} commits follow another writer's to the same bucket within a second"
-            command = self._set(**{"write-only": "true"})
+            steps = self._set(**{"write-only": "true"})
             reason += ": let one job compact, so that commits do not lose to compactions"
-            yield Advice("writers", None, round(rivals / followed, 3), RIVALS_SHARE, reason, command)
+            yield Advice("writers", None, round(rivals / followed, 3), RIVALS_SHARE, reason, steps)
 
     def _hot(self, parts: dict[bytes, int], rows: int, commits: int) -> Iterator[Advice]:
         count = len({entry.partition for entry in self._entries})
@@ -277,8 +279,8 @@ class _Look:
                 mode = self._store.schema.bucket_mode
                 number = 2 * max((e.total_buckets for e in self._entries if e.partition == partition), default=1)
                 fixed = mode in (BucketMode.FIXED, BucketMode.POSTPONE) and number > 0
-                command = self._call("rescale", bucket_num=number, **self._of(partition)) if fixed else None
-                yield Advice("hot-partition", self._text(partition), round(own / rows, 3), HOT_SHARE, reason, command)
+                steps = self._call("rescale", bucket_num=number, **self._of(partition)) if fixed else ()
+                yield Advice("hot-partition", self._text(partition), round(own / rows, 3), HOT_SHARE, reason, steps)
 
     def _space(self, used: Usage) -> Iterator[Advice]:
         total, live = used.total, used.live
@@ -294,37 +296,37 @@ class _Look:
             reason = f"older snapshots hold {size_text(snapshots)} that the newest does not need"
             keep = max(1, len(self._recent) // 2)
             fewer = {"retain_min": keep} if keep < int(self._store.options.get("snapshot.num-retained.min")) else {}
-            command = self._call("expire_snapshots", retain_max=keep, **fewer)
+            steps = self._call("expire_snapshots", retain_max=keep, **fewer)
             name, following = min(self._store.consumers().items(), key=lambda one: one[1], default=("", None))
             if following is not None and following <= self._snapshot.id - keep:
                 reason += f": consumer {name}, which reads snapshot {following} next, keeps them"
                 reason += "; start its reader, or forget the consumer if nobody reads by it any more"
-                command = self._call("reset_consumer", consumer_id=name)
-            yield Advice("history", None, round(snapshots / live, 2), HISTORY_SHARE, reason, command)
+                steps = self._call("reset_consumer", consumer_id=name)
+            yield Advice("history", None, round(snapshots / live, 2), HISTORY_SHARE, reason, steps)
         for holder, size in held.items():
             if size > HELD_SHARE * total:
                 kind, _, rest = holder.partition(" ")
                 own = rest if kind == "tag" else rest.split(", ")[0]
-                drop = self._call(f"delete_{kind}", **{kind: own}) if kind in ("tag", "branch") else None
+                drop = self._call(f"delete_{kind}", **{kind: own}) if kind in ("tag", "branch") else ()
                 reason = f"{holder} holds {size_text(size)} that nothing else needs"
                 yield Advice("held", None, round(size / total, 3), HELD_SHARE, reason, drop)
         if total and used.orphans > ORPHAN_SHARE * total:
             reason = f"{size_text(used.orphans)} lie in files that nothing refers to"
-            command = self._call("remove_orphan_files")
-            yield Advice("orphans", None, round(used.orphans / total, 3), ORPHAN_SHARE, reason, command)
+            steps = self._call("remove_orphan_files")
+            yield Advice("orphans", None, round(used.orphans / total, 3), ORPHAN_SHARE, reason, steps)
 
     # ---- options and statistics
 
     def _options(self) -> Iterator[Advice]:
         options, schema = self._store.options, self._store.schema
         for warning in schema.warnings:
-            yield Advice("options", None, 1, 0, warning, None)
+            yield Advice("options", None, 1, 0, warning)
         if schema.bucket_mode is BucketMode.FIXED:
             other = {e.total_buckets for e in self._entries if e.total_buckets > 0} - {schema.bucket}
             if other:
                 reason = f"the option bucket is {schema.bucket}, files count {', '.join(map(str, sorted(other)))}"
-                command = self._call("rescale", bucket_num=schema.bucket)
-                yield Advice("options", None, len(other), 0, f"{reason}: writers refuse these partitions", command)
+                steps = self._call("rescale", bucket_num=schema.bucket)
+                yield Advice("options", None, len(other), 0, f"{reason}: writers refuse these partitions", steps)
         compacts = any(one.commit_kind is CommitKind.COMPACT for one in self._recent)
         if options.get("write-only") and self._keyed and len(self._recent) >= FEW and not compacts:
             reason = f"write-only is set, and none of the last {len(self._recent)} snapshots is a compaction"
@@ -332,16 +334,16 @@ class _Look:
         low, high = options.get("snapshot.num-retained.min"), options.get("snapshot.num-retained.max")
         if low is not None and high is not None and low > high:
             reason = f"snapshot.num-retained.min is {low}, above snapshot.num-retained.max, {high}"
-            command = self._set(**{"snapshot.num-retained.max": str(low)})
-            yield Advice("options", None, low, high, reason, command)
+            steps = self._set(**{"snapshot.num-retained.max": str(low)})
+            yield Advice("options", None, low, high, reason, steps)
 
     def _statistics(self) -> Iterator[Advice]:
         if self._snapshot.total_record_count < FEW * 1000:
             return
         if self._snapshot.statistics is None:
-            command = f"ANALYZE TABLE {self._table} COMPUTE STATISTICS FOR ALL COLUMNS"
+            steps = (Statement(f"ANALYZE TABLE {self._table} COMPUTE STATISTICS FOR ALL COLUMNS"),)
             rows = self._snapshot.total_record_count
-            yield Advice("statistics", None, 1, STATISTICS_AGE, f"{rows:,} rows, and no statistics", command)
+            yield Advice("statistics", None, 1, STATISTICS_AGE, f"{rows:,} rows, and no statistics", steps)
 
     def _pruning(self) -> Iterator[Advice]:
         """Whether a value of some column lies in few of the files, by the statistics recorded."""
@@ -358,9 +360,8 @@ class _Look:
         best, column = min((_overlap([s[n].min for s in stats], [s[n].max for s in stats]), f.name) for n, f in named)
         if best > OVERLAP and not self._store.options.raw.get("file-index.bloom-filter.columns"):
             reason = f"a value of {column}, the best column, may be in {best:.0%} of {len(files)} files"
-            reason += f"; then {self._call('rewrite_file_index')}"
-            command = self._set(**{"file-index.bloom-filter.columns": column})
-            yield Advice("pruning", None, round(best, 3), OVERLAP, reason, command)
+            steps = self._set(**{"file-index.bloom-filter.columns": column}) + self._call("rewrite_file_index")
+            yield Advice("pruning", None, round(best, 3), OVERLAP, reason, steps)
 
 
 def _overlap(lows: Sequence[object], highs: Sequence[object]) -> float:
@@ -370,7 +371,3 @@ def _overlap(lows: Sequence[object], highs: Sequence[object]) -> float:
     pairs = list(zip(lows, highs, strict=True))
     hits = sum(low <= value <= high for value, _ in pairs for low, high in pairs)  # type: ignore[operator]
     return hits / len(pairs) ** 2
-
-
-def _pairs(options: Mapping[str, str]) -> str:
-    return ", ".join(f"{quote_text(key)} = {quote_text(value)}" for key, value in options.items())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 
+from bucketlake.ops.check.remedy import Blank, Call
 from bucketlake.values import dataclass
 
 LEVELS = ("metadata", "footers", "keys", "rows")
@@ -32,30 +34,41 @@ class Mend(str, Enum):
     TAKE_OUT = "the file is taken out, with its rows"
     UNMARK = "deletion vectors are dropped: deleted rows come back"
     STRAYS = "the snapshot is removed"
+    BACK = "the table goes back to what a tag holds of it, else to the newest snapshot that can be read"
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One kind of fault. `level`: from which on it is looked for; `mend`: what `repair` does; `loses`: it takes away
-    what may be wanted, so that it has to be named."""
+    """One kind of fault. `level`: from which on it is looked for; `others`: what to do about it beside a repair, the
+    best first; `mend`: what `repair` does; `loses`: it takes away what may be wanted, so that it has to be named."""
 
     code: str
     severity: Severity
     level: str
     what: str
     consequence: str
-    remedy: str
+    others: tuple[str | Call, ...]
     mend: Mend = Mend.NONE
     loses: bool = False
 
+    def remedies(self, table: str = "db.t", holder: str | None = None) -> tuple[str | Call, ...]:
+        """What to do, in words or as a call, the best first. `holder`: of the tag, branch or consumer it is about."""
+        named = tuple(one if isinstance(one, str) else _named(one, table, holder) for one in self.others)
+        if self.mend is Mend.NONE:
+            return named
+        allow = (("allow", self.code),) if self.loses else ()
+        level = (("level", self.level),)  # at which it is found again
+        return (*named, Call("repair_table", (*level, *allow, ("dry_run", False)), table))
+
+
+def _named(call: Call, table: str, holder: str | None) -> Call:
+    filled = [(key, holder if holder and isinstance(value, Blank) else value) for key, value in call.arguments]
+    return replace(call, table=table, arguments=tuple(filled))
+
 
 E, W, N = Severity.ERROR, Severity.WARNING, Severity.INFO
-ROLL_BACK = "CALL sys.rollback to an intact snapshot or tag"
 RESTORE = "restore the file from a copy"
-TABLE_NAME = "'db.t'"  # in remedies: the table that is checked
-REPAIR = f"CALL sys.repair_table(table => {TABLE_NAME}, dry_run => false)"
-
-
-def repair_naming(code: str) -> str:
-    """The statement that mends what has to be named."""
-    return f"CALL sys.repair_table(table => {TABLE_NAME}, allow => '{code}', dry_run => false)"
+ROLL_BACK = Call("rollback", (("version", Blank("VERSION")),), first="go back to an intact snapshot or tag: ")
+DELETE_TAG = Call("delete_tag", (("tag", Blank("TAG")),))
+DELETE_BRANCH = Call("delete_branch", (("branch", Blank("BRANCH")),))
+RESET_CONSUMER = Call("reset_consumer", (("consumer_id", Blank("CONSUMER")),))

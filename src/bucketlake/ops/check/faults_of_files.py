@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bucketlake.ops.check.fault import REPAIR, RESTORE, E, Mend, N, W, repair_naming
+from bucketlake.ops.check.fault import RESTORE, E, Mend, N, W
+from bucketlake.ops.check.remedy import Call
 
 ROWS: tuple[tuple[object, ...], ...] = (
     # ---- files
@@ -12,7 +13,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a data file is missing",
         "reads that need it fail; its rows are lost",
-        RESTORE + ", or " + repair_naming("data-file-missing"),
+        (RESTORE,),
         Mend.TAKE_OUT,
         True,
     ),
@@ -22,7 +23,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a data file does not have the recorded length",
         "reads that need it fail",
-        RESTORE + ", or " + repair_naming("data-file-size"),
+        (RESTORE,),
         Mend.TAKE_OUT,
         True,
     ),
@@ -32,7 +33,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a data file lies where this session, or the table, allows none",
         "reads that need it fail",
-        "open the table with the option 'allowed-external-paths', if the place is the table's",
+        ("open the table with the option 'allowed-external-paths', if the place is the table's",),
     ),
     (
         "file-index-missing",
@@ -40,7 +41,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a file that belongs to a data file is missing",
         "reads that need it fail, or read the whole data file",
-        "CALL sys.rewrite_file_index",
+        (Call("rewrite_file_index"),),
     ),
     (
         "changelog-file-missing",
@@ -48,7 +49,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a changelog file is missing",
         "readers of changes cannot pass its snapshot",
-        RESTORE,
+        (RESTORE,),
     ),
     (
         "orphan-file",
@@ -56,7 +57,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "nothing refers to a file that is older than a day",
         "it takes space",
-        "CALL sys.remove_orphan_files",
+        (Call("remove_orphan_files"),),
     ),
     (
         "foreign-file",
@@ -64,7 +65,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a file, or a link, lies where tables have none",
         "nothing here reads or removes it",
-        "move it elsewhere",
+        ("move it elsewhere",),
     ),
     # ---- the live files
     (
@@ -73,7 +74,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "files of one partition record different numbers of buckets",
         "writers refuse the partition; a key may lie in two buckets",
-        REPAIR,
+        (),
         Mend.MOVE,
     ),
     (
@@ -82,7 +83,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a file lies in a bucket that its partition does not have",
         "reads with a condition on the key miss its rows",
-        REPAIR,
+        (),
         Mend.MOVE,
     ),
     (
@@ -91,7 +92,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "two files of one level above 0 overlap in their keys",
         "reads and compactions of the bucket fail, or show a key twice",
-        REPAIR,
+        (),
         Mend.MERGE,
     ),
     (
@@ -100,7 +101,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a file's first key is greater than its last, or missing",
         "reads with a condition on the key miss its rows",
-        REPAIR,
+        (),
         Mend.MERGE,
     ),
     (
@@ -109,7 +110,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a file's smallest sequence number is greater than its largest",
         "new rows may get lower numbers, and lose to older rows",
-        REPAIR,
+        (),
         Mend.MERGE,
     ),
     (
@@ -118,7 +119,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a commit brought rows whose numbers are not above those that its bucket had",
         "where a key has both, the older row may win",
-        "write the rows of that commit again",
+        ("write the rows of that commit again",),
     ),
     (
         "hash-index-missing",
@@ -126,7 +127,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a bucket of a dynamic table has files but no hash index",
         "writers refuse the partition",
-        REPAIR,
+        (),
         Mend.HASHES,
     ),
     (
@@ -135,7 +136,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a bucket has two hash indexes",
         "keys of one of them would go to another bucket",
-        REPAIR,
+        (),
         Mend.HASHES,
     ),
     (
@@ -144,7 +145,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a hash index is missing",
         "its partition cannot be written",
-        REPAIR,
+        (),
         Mend.HASHES,
     ),
     (
@@ -153,7 +154,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a hash index does not have the recorded length",
         "its partition cannot be written",
-        REPAIR,
+        (),
         Mend.HASHES,
     ),
     (
@@ -162,7 +163,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a file of deletion vectors is missing",
         "its bucket cannot be read",
-        RESTORE + ", or " + repair_naming("vector-file-missing"),
+        (RESTORE,),
         Mend.UNMARK,
         True,
     ),
@@ -172,7 +173,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a file of deletion vectors does not have the recorded length",
         "its bucket cannot be read",
-        RESTORE + ", or " + repair_naming("vector-file-size"),
+        (RESTORE,),
         Mend.UNMARK,
         True,
     ),
@@ -182,7 +183,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a deletion vector is of a file that the bucket does not have",
         "reads of the bucket fail",
-        REPAIR,
+        (),
         Mend.VECTORS,
     ),
     (
@@ -191,7 +192,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a data file, or a bucket, has two deletion vectors",
         "rows that one of them deletes come back",
-        REPAIR,
+        (),
         Mend.VECTORS,
     ),
     (
@@ -200,7 +201,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a deletion vector deletes more rows than its file has",
         "reads of the file fail",
-        repair_naming("vector-rows"),
+        (),
         Mend.UNMARK,
         True,
     ),
@@ -211,7 +212,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "footers",
         "a data file cannot be read as its format",
         "reads that need it fail",
-        RESTORE + ", or " + repair_naming("data-file-broken"),
+        (RESTORE,),
         Mend.TAKE_OUT,
         True,
     ),
@@ -221,7 +222,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "rows",
         "a data file has values, or a format, that this package does not read",
         "it is not known whether its content is intact",
-        "read it with Apache Paimon",
+        ("read it with Apache Paimon",),
     ),
     (
         "row-count",
@@ -229,7 +230,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "footers",
         "a data file has a different number of rows than recorded",
         "reads of it fail, counts are wrong",
-        REPAIR,
+        (),
         Mend.MERGE,
     ),
     (
@@ -238,7 +239,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "footers",
         "a data file lacks a column that its schema has",
         "reads of the column fail",
-        RESTORE,
+        (RESTORE,),
     ),
     (
         "stats-bounds",
@@ -246,7 +247,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "footers",
         "recorded statistics do not cover values that the file has",
         "reads with a condition miss rows",
-        REPAIR,
+        (),
         Mend.MERGE,
     ),
     (
@@ -255,7 +256,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "footers",
         "a hash index cannot be read",
         "the partition cannot be written",
-        REPAIR,
+        (),
         Mend.HASHES,
     ),
     (
@@ -264,7 +265,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "footers",
         "a deletion vector cannot be read, or marks rows beyond its file's",
         "reads of the file fail",
-        RESTORE + ", or " + repair_naming("vector-broken"),
+        (RESTORE,),
         Mend.UNMARK,
         True,
     ),
@@ -274,7 +275,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "footers",
         "an index of a data file cannot be read",
         "reads with a condition fail",
-        "CALL sys.rewrite_file_index",
+        (Call("rewrite_file_index"),),
     ),
     # ---- keys
     (
@@ -283,17 +284,17 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "keys",
         "rows of a file are not in the order of their keys",
         "merges go wrong: keys come twice, or old rows win",
-        REPAIR,
+        (),
         Mend.MERGE,
     ),
-    ("key-twice", E, "keys", "a key is twice in one sorted run", "reads show it twice", REPAIR, Mend.MERGE),
+    ("key-twice", E, "keys", "a key is twice in one sorted run", "reads show it twice", (), Mend.MERGE),
     (
         "key-outside",
         E,
         "keys",
         "a file has keys outside of those recorded as its first and last",
         "reads with a condition on the key miss rows, merges go wrong",
-        REPAIR,
+        (),
         Mend.MERGE,
     ),
     (
@@ -302,7 +303,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "keys",
         "a file has sequence numbers outside of those recorded",
         "new rows may get lower numbers, and lose to older rows",
-        REPAIR,
+        (),
         Mend.MERGE,
     ),
     (
@@ -311,7 +312,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "keys",
         "two files have rows of one key and one sequence number",
         "it is not certain which of them is read",
-        "write these rows again",
+        ("write these rows again",),
     ),
     (
         "delete-count",
@@ -319,7 +320,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "keys",
         "a file has a different number of deletes than recorded",
         "rows that were deleted are read",
-        REPAIR,
+        (),
         Mend.MERGE,
     ),
     (
@@ -328,7 +329,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "keys",
         "rows lie in a bucket that is not their key's",
         "reads with a condition on the key miss them; keys come twice",
-        REPAIR,
+        (),
         Mend.MOVE,
     ),
     (
@@ -337,7 +338,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "keys",
         "a key lies in two buckets of a partition",
         "reads show it twice",
-        REPAIR,
+        (),
         Mend.MOVE,
     ),
     (
@@ -346,7 +347,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "keys",
         "a key lies in two partitions of a table whose keys cross them",
         "reads show it twice",
-        "DELETE the key, and write it again",
+        ("DELETE the key, and write it again",),
     ),
     (
         "hash-index-lacks",
@@ -354,7 +355,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "keys",
         "a hash index lacks keys that lie in its bucket",
         "these keys would also be written to another bucket",
-        REPAIR,
+        (),
         Mend.HASHES,
     ),
     (
@@ -363,7 +364,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "two files have rows of the same ids",
         "_ROW_ID no longer tells these rows apart; their values are right",
-        "copy the rows to a new table: INSERT INTO … SELECT",
+        ("copy the rows to a new table: INSERT INTO … SELECT",),
     ),
     (
         "row-ids-missing",
@@ -371,7 +372,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a file of a table with row tracking does not record which ids its rows have",
         "reads of _ROW_ID fail; Apache Paimon cannot change its rows",
-        "copy the rows to a new table: INSERT INTO … SELECT",
+        ("copy the rows to a new table: INSERT INTO … SELECT",),
     ),
     # ---- rows
     (
@@ -380,7 +381,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "rows",
         "recorded statistics have a different number of nulls",
         "reads of IS NULL and IS NOT NULL may miss rows",
-        REPAIR,
+        (),
         Mend.MERGE,
     ),
     (
@@ -389,6 +390,6 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "rows",
         "a changelog file cannot be read",
         "readers of changes cannot pass its snapshot",
-        RESTORE,
+        (RESTORE,),
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bucketlake.ops.check.fault import REPAIR, RESTORE, ROLL_BACK, E, Mend, W, repair_naming
+from bucketlake.ops.check.fault import DELETE_BRANCH, DELETE_TAG, RESET_CONSUMER, RESTORE, ROLL_BACK, E, Mend, W
 
 STALE = "whatever refers to it cannot be read; newer snapshots may be intact"
 
@@ -14,7 +14,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "the hint LATEST does not name the newest snapshot",
         "the newest snapshot is found by listing, which is slower",
-        REPAIR,
+        (),
         Mend.HINTS,
     ),
     (
@@ -23,7 +23,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "the hint EARLIEST does not name the oldest snapshot",
         "the oldest snapshot is found by listing; expiry may begin at the wrong place",
-        REPAIR,
+        (),
         Mend.HINTS,
     ),
     (
@@ -32,16 +32,26 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a hint of the changelogs does not name the first or last one",
         "changelogs are found by listing, which is slower",
-        REPAIR,
+        (),
         Mend.HINTS,
+    ),
+    (
+        "newest-broken",
+        E,
+        "metadata",
+        "the file of the newest snapshot cannot be read as one, and an older one can",
+        "the table can neither be read nor written",
+        (RESTORE,),
+        Mend.BACK,
+        True,
     ),
     (
         "snapshot-broken",
         E,
         "metadata",
         "the file of a snapshot cannot be read as one",
-        "if it is the newest, the table cannot be read; else there is no time travel to it",
-        RESTORE + ", or move it elsewhere: if it is the newest, the table is then as it was one commit before",
+        "there is no time travel to it; where none can be read, the table cannot",
+        (RESTORE,),
     ),
     (
         "snapshot-zombie",
@@ -49,7 +59,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a snapshot lies below the history, with a gap above it",
         "no reader of the newest snapshot sees it; its files may be gone",
-        repair_naming("snapshot-zombie"),
+        (),
         Mend.STRAYS,
         True,
     ),
@@ -59,7 +69,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a snapshot records a different number of rows than its files have",
         "counts taken from snapshots are wrong, rows are not",
-        "reading needs none; INSERT OVERWRITE of the whole table counts anew",
+        ("reading needs none; INSERT OVERWRITE of the whole table counts anew",),
     ),
     (
         "row-ids-free",
@@ -67,7 +77,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a snapshot would give out row ids that its files already have",
         "new rows get the ids of other rows",
-        "stop writing, and copy the rows to a new table: INSERT INTO … SELECT",
+        ("stop writing, and copy the rows to a new table: INSERT INTO … SELECT",),
     ),
     (
         "chain-lost",
@@ -75,7 +85,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "files left the table between two snapshots though no commit deleted them",
         "their rows are missing from the later snapshot on",
-        ROLL_BACK,
+        (ROLL_BACK,),
     ),
     (
         "chain-extra",
@@ -83,7 +93,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "files entered the table between two snapshots though no commit added them",
         "their rows appear, or appear again, from the later snapshot on",
-        ROLL_BACK,
+        (ROLL_BACK,),
     ),
     (
         "schema-missing",
@@ -91,7 +101,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a schema that snapshots or files name is missing",
         "files written with it cannot be read",
-        RESTORE,
+        (RESTORE,),
     ),
     (
         "schema-broken",
@@ -99,7 +109,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "the file of a schema cannot be read as one",
         "the table cannot be opened, or files written with it cannot be read",
-        RESTORE,
+        (RESTORE,),
     ),
     (
         "schema-chain",
@@ -107,7 +117,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "schemas do not follow from each other",
         "columns may be matched with other columns of the same id",
-        "compare the schemas; ALTER TABLE what differs",
+        ("compare the schemas; ALTER TABLE what differs",),
     ),
     (
         "tag-broken",
@@ -115,7 +125,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "the file of a tag cannot be read as a snapshot",
         "the tag cannot be read",
-        "CALL sys.delete_tag, or " + RESTORE,
+        (DELETE_TAG, RESTORE),
     ),
     (
         "tag-dead",
@@ -123,7 +133,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a tag leads to missing files",
         "the tag cannot be read",
-        "CALL sys.delete_tag, or " + RESTORE,
+        (DELETE_TAG, RESTORE),
     ),
     (
         "branch-dead",
@@ -131,7 +141,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a branch leads nowhere: it has no schema, or files of its newest snapshot are gone",
         "the branch cannot be read",
-        "CALL sys.delete_branch, or " + RESTORE,
+        (DELETE_BRANCH, RESTORE),
     ),
     (
         "consumer-broken",
@@ -139,7 +149,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a consumer's file cannot be read",
         "its reader cannot go on; expiry stops",
-        "CALL sys.reset_consumer",
+        (RESET_CONSUMER,),
     ),
     (
         "consumer-ahead",
@@ -147,7 +157,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a consumer waits for a snapshot beyond the next one",
         "its reader would skip what is committed until then",
-        REPAIR,
+        (),
         Mend.CONSUMER,
     ),
     (
@@ -156,7 +166,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a consumer waits for a snapshot that has expired",
         "its reader cannot go on where it stopped",
-        "CALL sys.reset_consumer",
+        (RESET_CONSUMER,),
     ),
     (
         "changelog-broken",
@@ -164,7 +174,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "the file of a changelog cannot be read as a snapshot",
         "readers of changes cannot pass it",
-        "CALL sys.expire_changelogs",
+        (RESTORE,),
     ),
     (
         "statistics-missing",
@@ -172,7 +182,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "the statistics that a snapshot names are missing",
         "commits cannot carry them on, and fail",
-        REPAIR + ", or ANALYZE TABLE",
+        ("ANALYZE TABLE",),
         Mend.MANIFESTS,
     ),
     (
@@ -181,20 +191,20 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "the statistics that a snapshot names cannot be read",
         "commits cannot carry them on, and fail",
-        REPAIR + ", or ANALYZE TABLE",
+        ("ANALYZE TABLE",),
         Mend.MANIFESTS,
     ),
     # ---- manifests
-    ("manifest-list-missing", E, "metadata", "a manifest list is missing", STALE, RESTORE + ", or " + ROLL_BACK),
-    ("manifest-list-broken", E, "metadata", "a manifest list cannot be read", STALE, RESTORE + ", or " + ROLL_BACK),
-    ("manifest-missing", E, "metadata", "a manifest is missing", STALE, RESTORE + ", or " + ROLL_BACK),
+    ("manifest-list-missing", E, "metadata", "a manifest list is missing", STALE, (RESTORE, ROLL_BACK)),
+    ("manifest-list-broken", E, "metadata", "a manifest list cannot be read", STALE, (RESTORE, ROLL_BACK)),
+    ("manifest-missing", E, "metadata", "a manifest is missing", STALE, (RESTORE, ROLL_BACK)),
     (
         "manifest-broken",
         E,
         "metadata",
         "a manifest cannot be read, or holds other entries than its list says",
         STALE,
-        RESTORE + ", or " + ROLL_BACK,
+        (RESTORE, ROLL_BACK),
     ),
     (
         "manifest-bounds",
@@ -202,17 +212,17 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "a manifest list records narrower partitions, buckets or levels than its manifest holds",
         "reads with a condition skip it and miss rows",
-        REPAIR,
+        (),
         Mend.MANIFESTS,
     ),
-    ("manifest-twice", E, "metadata", "manifests add a file twice", "the snapshot cannot be read", ROLL_BACK),
+    ("manifest-twice", E, "metadata", "manifests add a file twice", "the snapshot cannot be read", (ROLL_BACK,)),
     (
         "manifest-dangling",
         E,
         "metadata",
         "manifests delete a file that was never added",
         "the snapshot cannot be read",
-        ROLL_BACK,
+        (ROLL_BACK,),
     ),
     (
         "index-manifest-missing",
@@ -220,7 +230,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "an index manifest is missing",
         STALE,
-        RESTORE + ", or " + ROLL_BACK,
+        (RESTORE, ROLL_BACK),
     ),
     (
         "index-manifest-broken",
@@ -228,6 +238,6 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "metadata",
         "an index manifest cannot be read",
         STALE,
-        RESTORE + ", or " + ROLL_BACK,
+        (RESTORE, ROLL_BACK),
     ),
 )

@@ -8,13 +8,14 @@ Spec: docs/maintenance.md#findings
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import field, replace
 
 import pyarrow as pa
 
 from bucketlake.errors import BucketlakeError
 from bucketlake.ops.check.faults import FAULTS, Fault, Mend, Severity
+from bucketlake.ops.check.remedy import Call, in_words
 from bucketlake.values import dataclass
 
 MOST = 1000  # findings of one code that are kept one by one
@@ -65,6 +66,11 @@ class Finding:
             return "no"
         return "named" if self.fault.loses else "yes"
 
+    def remedies(self, table: str) -> tuple[str | Call, ...]:
+        """What to do about it in a table, in words or as a call, the best first."""
+        kind, _, name = (self.place.holder or "").partition(" ")
+        return self.fault.remedies(table, name if kind in ("tag", "branch", "consumer") else None)
+
 
 SCHEMA = pa.schema(
     [
@@ -85,18 +91,20 @@ SCHEMA = pa.schema(
 )
 
 
-def row_of(finding: Finding) -> tuple[object, ...]:
-    """A finding as a row of `SCHEMA`."""
+def row_of(finding: Finding, table: str) -> tuple[object, ...]:
+    """A finding of a table as a row of `SCHEMA`."""
     fault, place = finding.fault, finding.place
+    remedy = in_words(finding.remedies(table))
     return (
         *(fault.code, fault.severity.value, fault.level, place.partition_text, place.bucket, place.snapshot),
-        *(place.holder, place.file, finding.count, finding.cause, fault.consequence, fault.remedy, finding.repair),
+        *(place.holder, place.file, finding.count, finding.cause, fault.consequence, remedy, finding.repair),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a check found, errors first. `files`, `rows`, `bytes`: how much was looked at."""
+    """What a check found, errors first. `files`, `rows`, `bytes`: how much was looked at; `table`: as statements name
+    it."""
 
     level: str
     snapshot: int | None
@@ -104,6 +112,7 @@ class Report:
     files: int = 0
     rows: int = 0
     bytes: int = 0
+    table: str = "db.t"
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -115,9 +124,17 @@ class Report:
         """The codes found."""
         return frozenset(one.code for one in self.findings)
 
+    def told(self) -> Iterator[tuple[object, ...]]:
+        """The findings as rows of `SCHEMA`."""
+        return (row_of(one, self.table) for one in self.findings)
+
+    def remedy(self, finding: Finding) -> str:
+        """What to do about a finding, statements among it as they are run."""
+        return in_words(finding.remedies(self.table))
+
     def to_arrow(self) -> pa.Table:
         """The findings as rows."""
-        columns = list(zip(*map(row_of, self.findings), strict=True)) or [()] * len(SCHEMA)
+        columns = list(zip(*self.told(), strict=True)) or [()] * len(SCHEMA)
         return pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
 
 

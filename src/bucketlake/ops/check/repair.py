@@ -26,6 +26,7 @@ from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.outcome import Attempt, Attempts
 from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.commit.strays import remove_stray, strays
+from bucketlake.ops.refs.rollback import go_back_to_intact
 from bucketlake.ops.table.changes import ROWS_STAY_PROPERTY
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user
@@ -111,9 +112,9 @@ def _undone(finding: Finding) -> str:
 
 
 def _beside(store: Store, chosen: Sequence[Finding]) -> None:
-    """Hints, consumers, strays: what no snapshot holds."""
+    """Hints, consumers, strays: what no snapshot holds; and first of all a newest snapshot."""
     stores = [store.on_branch(name) for name in (MAIN, *store.branches())]
-    for finding in chosen:
+    for finding in sorted(chosen, key=lambda one: one.fault.mend is not Mend.BACK):
         path = finding.place.file or ""
         own = max((one for one in stores if path.startswith(f"{one.paths.meta_root}/")), key=_depth, default=store)
         if finding.fault.mend is Mend.HINTS:
@@ -121,6 +122,8 @@ def _beside(store: Store, chosen: Sequence[Finding]) -> None:
         elif finding.fault.mend is Mend.CONSUMER:
             newest = own.latest_snapshot_id() or 0
             own.env.storage.write(path, pretty_json({"nextSnapshot": newest + 1}).encode())
+        elif finding.fault.mend is Mend.BACK:
+            go_back_to_intact(own, finding.place.snapshot or 0)
         elif finding.fault.mend is Mend.STRAYS and finding.place.snapshot in strays(own.snapshot_ids()):
             found = attempted(lambda s=own, f=finding: s.find_snapshot(f.place.snapshot or 0))  # type: ignore[misc]
             if isinstance(found, Snapshot):

@@ -102,9 +102,11 @@ def _decoded(store: Store, kind: str, ids: Sequence[int], findings: Findings) ->
     }[kind]
     read = parallel(lambda number: attempted(lambda: find(number)), ids, store.manifest_threads)
     found = []
+    older = kind == SNAPSHOT and any(isinstance(one, Snapshot) for one in read)
     for number, one in zip(ids, read, strict=True):
         if isinstance(one, BucketlakeError):
-            findings.add(f"{kind}-broken", shown(one), Place(path(number), snapshot=number))
+            code = "newest-broken" if older and number == ids[-1] else f"{kind}-broken"
+            findings.add(code, shown(one), Place(path(number), snapshot=number))
         elif one is not None:
             found.append(one)
     return found

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from bucketlake.errors import ConflictError, NotFoundError, StorageError
+from bucketlake.errors import ConflictError, CorruptError, NotFoundError, StorageError
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry, ManifestFile
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
 from bucketlake.ops.buckets.postpone import in_commit_order
@@ -28,7 +28,15 @@ from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.manifests import write_manifests
 from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.commit.schemas import refuse_other_merges
-from bucketlake.ops.refs.tags import create_tag, delete_tag, is_held, plain_snapshot, revived
+from bucketlake.ops.refs.tags import (
+    create_tag,
+    delete_tag,
+    is_held,
+    plain_snapshot,
+    revived,
+    tags_that_are_whole,
+    without_changelog,
+)
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import Changes
@@ -74,9 +82,10 @@ def earlier_watermark(store: Store, watermark: int) -> Snapshot:
     raise NotFoundError(f"Can not find snapshot earlier than {watermark}", table=store.paths.root)
 
 
-def latest_or_refuse(store: Store) -> Snapshot:
-    """The newest snapshot; NotFoundError for a table that has none."""
-    found = store.latest_snapshot()
+def latest_or_refuse(store: Store) -> int:
+    """The newest snapshot's id, also where its file is damaged, which a rollback takes away; NotFoundError for a table
+    that has none."""
+    found = store.newest_id()
     if found is None:
         raise NotFoundError("Latest snapshot is null, can not rollback.", table=store.paths.root)
     return found
@@ -87,7 +96,8 @@ def latest_or_refuse(store: Store) -> Snapshot:
 
 def rollback(store: Store, target: Snapshot, tag: str | None = None) -> None:
     """Make a snapshot, perhaps one that only a tag still has, the newest: later snapshots, changelogs and tags go.
-    `tag`: the name that it was found by.
+    `tag`: the name that it was found by. Files of later snapshots may be damaged: only their names are looked at. That
+    of the target is written anew where a tag has what it held.
 
     Errors: ConflictError where writers commit faster than they can be taken back; StorageError. A rollback that died
     is finished by another one to the same snapshot.
@@ -95,6 +105,7 @@ def rollback(store: Store, target: Snapshot, tag: str | None = None) -> None:
     _refuse_other_merges(store, target)
     if by_catalog(store, "rollback", snapshot=target.id, tag=tag):
         return
+    _write_anew(store, target)
     with guarded(store, f"{GUARD}{target.id}-", target):
         if not store.has_snapshot(target.id):
             _restore(store, target)
@@ -104,6 +115,56 @@ def rollback(store: Store, target: Snapshot, tag: str | None = None) -> None:
         drop_tags_after(store, target.id)
         if max(store.snapshot_ids(), default=0) < target.id:
             _restore_expired(store, target)  # by an expiry that began before; its files are tagged still
+
+
+def go_back_to_intact(store: Store, broken: int) -> bool:
+    """Make the table what it was before a newest snapshot whose file is damaged: of the same id if a tag has it, else
+    the newest below that can be read, or that a tag has; commits behind that are lost. False, and nothing done, where
+    another is the newest, or it can be read.
+
+    Nothing above `broken` goes: what a writer that had read it commits meanwhile is whole, and stays, or its writer
+    finds its base gone, takes it back and says so (`ops.commit.publish`). The hint is set first: readers that go by it
+    alone find the target once the others are gone.
+
+    Errors: NotFoundError where nothing can be read, StorageError; done again, it goes on.
+    """
+    ids = store.snapshot_ids()
+    if max(ids, default=0) != broken or not _is_damaged(store, broken):
+        return False
+    held = {tag.id: tag for tag in tags_that_are_whole(store)}
+    readable = (number for number in reversed(ids) if number in held or not _is_damaged(store, number))
+    number = next(readable, None)
+    target = None if number is None else held.get(number) or store.find_snapshot(number)
+    if target is None:
+        raise NotFoundError("no snapshot can be read", table=store.paths.root, remedy="restore one from a copy")
+    if by_catalog(store, "rollback", snapshot=target.id, tag=None):
+        return True
+    _write_anew(store, target)
+    with guarded(store, f"{GUARD}{target.id}-", target):
+        write_hint(store, store.paths.latest_hint, target.id)
+        for number in ids:
+            if number > target.id:
+                store.env.storage.delete(store.paths.snapshot(number))
+        if not store.has_snapshot(target.id):
+            _restore_expired(store, target)
+        newest = max(store.snapshot_ids(), default=target.id)
+        if newest > broken:
+            write_hint(store, store.paths.latest_hint, newest)
+    return True
+
+
+def _write_anew(store: Store, target: Snapshot) -> None:
+    """Give the target its file back where that is damaged, and a tag says what it held."""
+    if _is_damaged(store, target.id):
+        store.env.storage.write(store.paths.snapshot(target.id), encode_snapshot(without_changelog(target)))
+
+
+def _is_damaged(store: Store, snapshot_id: int) -> bool:
+    try:
+        store.find_snapshot(snapshot_id)
+    except CorruptError:
+        return True
+    return False
 
 
 def _refuse_other_merges(store: Store, target: Snapshot) -> None:

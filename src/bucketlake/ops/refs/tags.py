@@ -19,7 +19,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from bucketlake.env.new_file import put_new
-from bucketlake.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError, already_done
+from bucketlake.errors import AlreadyExistsError, ConflictError, CorruptError, InvalidError, NotFoundError, already_done
 from bucketlake.format.metadata.snapshot import Snapshot, encode_snapshot
 from bucketlake.ops.clean.removal import Removal, remove, tag_removal
 from bucketlake.ops.commit.strays import unsettled
@@ -60,7 +60,26 @@ def revived(store: Store, tag: Snapshot) -> Snapshot:
     for found in (store.find_snapshot(tag.id), store.find_changelog(tag.id)):
         if found is not None and (found.uuid, found.delta_manifest_list) == (tag.uuid, tag.delta_manifest_list):
             return plain
-    return replace(plain, changelog_manifest_list=None, changelog_manifest_list_size=None, changelog_record_count=None)
+    return without_changelog(plain)
+
+
+def without_changelog(tag: Snapshot) -> Snapshot:
+    """The snapshot that a tag holds, without its changelog."""
+    return replace(
+        plain_snapshot(tag),
+        changelog_manifest_list=None,
+        changelog_manifest_list_size=None,
+        changelog_record_count=None,
+    )
+
+
+def tags_that_are_whole(store: Store) -> list[Snapshot]:
+    """What tags hold, without those whose files are damaged or gone meanwhile."""
+    found = []
+    for name in store.tag_names():
+        with suppress(CorruptError, NotFoundError):
+            found.append(store.tag(name))
+    return found
 
 
 def tag_created(tag: Snapshot) -> datetime | None:

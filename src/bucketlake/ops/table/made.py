@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Protocol
 
@@ -31,6 +31,23 @@ def all_or_nothing(writers: Iterable[Writer]) -> Iterator[None]:
             with suppress(BucketlakeError):
                 writer.abort()
         raise
+
+
+class MadeFiles:
+    """Data files that parts of a whole have made, for `all_or_nothing`; parts may be made by several threads."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._files: list[tuple[bytes, int, Sequence[DataFile]]] = []
+
+    def add(self, partition: bytes, bucket: int, files: Sequence[DataFile]) -> None:
+        """Take what a part has made."""
+        self._files.append((partition, bucket, files))
+
+    def abort(self) -> None:
+        """Remove them."""
+        for partition, bucket, files in self._files:
+            remove_files(self._store, partition, bucket, files)
 
 
 def made(message: CommitMessage) -> list[DataFile | IndexFile]:

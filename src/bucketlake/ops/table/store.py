@@ -116,6 +116,13 @@ class Store:
         """The newest snapshot's id, None for a table without one."""
         return None if (found := self.latest_snapshot()) is None else found.id
 
+    def newest_id(self) -> int | None:
+        """As `latest_snapshot_id`, also where the newest snapshot's file is damaged."""
+        try:
+            return self.latest_snapshot_id()
+        except CorruptError:
+            return max(self.snapshot_ids(), default=None)
+
     def earliest_snapshot(self) -> Snapshot | None:
         """The oldest snapshot not yet expired, None for a table without one."""
         hint = self.hint(self.paths.earliest_hint)

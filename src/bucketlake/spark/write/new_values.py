@@ -25,7 +25,7 @@ from bucketlake.lazy import pc
 from bucketlake.ops.change.append_rows import Rewrite
 from bucketlake.ops.change.new_values import NewValues, rewrite_changed
 from bucketlake.ops.change.touched import Touched, path_of
-from bucketlake.ops.table.made import remove_files
+from bucketlake.ops.table.made import MadeFiles, all_or_nothing, remove_files
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.spark.cluster import ensure_package, is_answer, pack, parallelism, run_tasks, run_values, unpickled
 from bucketlake.spark.instants import rules
@@ -215,7 +215,18 @@ class _Replacing:
 
     def here(self, parts: Sequence[_Part]) -> list[list[DataFile]]:
         """Write in this process, several parts at a time."""
-        results = parallel(lambda part: self.written([(part, NewValues(self.fields, _opened(part)))]), parts)
+        made = MadeFiles(self.store)
+
+        def write(part: _Part) -> list[Made | BucketlakeError]:
+            written = self.written([(part, NewValues(self.fields, _opened(part)))])
+            split = part.files[0][1].split
+            for one in written:
+                if not isinstance(one, BucketlakeError):
+                    made.add(split.partition, split.bucket, one[1])
+            return written
+
+        with all_or_nothing([made]):  # `parallel` ends when the last part does
+            results = parallel(write, parts)
         return _in_order(self.store, parts, list(chain.from_iterable(results)))
 
 

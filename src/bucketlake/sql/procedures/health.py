@@ -8,12 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
-from bucketlake.ops.check.fault import LEVELS, TABLE_NAME
-from bucketlake.ops.check.findings import SCHEMA, row_of
+from bucketlake.ops.check.fault import LEVELS
 from bucketlake.ops.scan.partition_choice import parse_specs
 from bucketlake.sql.procedures.arguments import flag, table_of, whole_number
 from bucketlake.sql.procedures.registry import PARTITIONS, TABLE, Argument, Arguments, Procedure, Rows
-from bucketlake.types.model import quote_text
 
 if TYPE_CHECKING:
     from bucketlake.ops.check.findings import Report
@@ -24,7 +22,6 @@ _FINDINGS = (
     "snapshot bigint, holder string, file string, `count` bigint not null, cause string not null, "
     "consequence string not null, remedy string not null, repair string not null"
 )
-_REMEDY = SCHEMA.get_field_index("remedy")
 _LEVEL = Argument("level", "how deep: metadata, footers, keys, rows; each includes those before", default="metadata")
 _SNAPSHOT = Argument("snapshot", "the snapshot whose files are looked at; the newest if left out", "bigint")
 
@@ -43,9 +40,7 @@ def _report(lake: Lake, given: Arguments, usual: str) -> Report:
 
 
 def _fsck(lake: Lake, given: Arguments) -> Rows:
-    name = quote_text(given["table"])  # remedies are statements, which are to be run as they stand
-    rows = map(row_of, _report(lake, given, "metadata").findings)
-    return [(*row[:_REMEDY], str(row[_REMEDY]).replace(TABLE_NAME, name), *row[_REMEDY + 1 :]) for row in rows]
+    return list(_report(lake, given, "metadata").told())
 
 
 def _repair(lake: Lake, given: Arguments) -> Rows:

@@ -40,19 +40,19 @@ def _rollback_to(lake: Lake, given: Arguments) -> Rows:
 def _back(lake: Lake, given: Arguments, version: int | str) -> Rows:
     table = table_of(lake, given)
     before = latest_or_refuse(table.table.store)
-    return [(before.id, table.rollback_to(version).id)]
+    return [(before, table.rollback_to(version).id)]
 
 
 def _to_timestamp(lake: Lake, given: Arguments) -> Rows:
     table = table_of(lake, given)
     before = latest_or_refuse(table.table.store)
-    return [(before.id, table.rollback_to(timestamp=whole_number(given, "timestamp")).id)]
+    return [(before, table.rollback_to(timestamp=whole_number(given, "timestamp")).id)]
 
 
 def _to_watermark(lake: Lake, given: Arguments) -> Rows:
     table = table_of(lake, given)
     before = latest_or_refuse(table.table.store)
-    return [(before.id, table.rollback_to(watermark=whole_number(given, "watermark")).id)]
+    return [(before, table.rollback_to(watermark=whole_number(given, "watermark")).id)]
 
 
 def _as_latest(lake: Lake, given: Arguments) -> Rows:
@@ -61,7 +61,7 @@ def _as_latest(lake: Lake, given: Arguments) -> Rows:
     version: int | str = given["tag"] if "tag" in given else int(given["snapshot_id"])
     target = table.tags()[version].id if isinstance(version, str) and version in table.tags() else version
     now = table.rollback_to_as_latest(version)
-    return [(before.id, target, now.id)]
+    return [(before, target, now.id)]
 
 
 _TAG = Argument("tag", "a tag's name")

@@ -10,8 +10,8 @@ from typing import Any
 
 from pyspark.errors import AnalysisException, PySparkException
 
-from bucketlake.catalogs.names import parts_of
 from bucketlake.errors import BucketlakeError
+from bucketlake.file_names import parts_of
 from bucketlake.spark import faults
 from bucketlake.spark.raised import RaisedError, StatementSyntaxError, made, what
 from bucketlake.sql.text import habits

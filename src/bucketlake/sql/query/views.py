@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from bucketlake.catalogs.names import parts_of, written
+from bucketlake.catalogs.names import written
 from bucketlake.errors import InvalidError
+from bucketlake.file_names import parts_of
 from bucketlake.spark.settings import is_case_sensitive
 from bucketlake.sql.query.tree import named_tables, parsed_of
 from bucketlake.sql.text import names, text

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame
 
-from bucketlake.catalogs.names import parts_of
 from bucketlake.errors import InvalidError
+from bucketlake.file_names import parts_of
 from bucketlake.spark.column_text import column_text
 from bucketlake.spark.merge.builder import Asked, Expression, MergeBuilder
 from bucketlake.spark.settings import substituted

@@ -14,9 +14,9 @@ export function advicePanel(table) {
     wide: true,
     caption: "What to mend, from the table's metadata and its own history; the most pressing first. Good: nothing here.",
     about: {
-      what: "What was measured, the value from which on it matters, why, and the statement that mends it.",
+      what: "What was measured, the value from which on it matters, why, and what mends it: as a command and as a statement.",
       good: "Nothing here.",
-      act: "Copy the statement into “bucketlake sql” or lake.sql(…). Nothing is run by copying.",
+      act: "Copy the command into a shell, or the statement into “bucketlake sql” or lake.sql(…). Nothing is run by copying.",
     },
     load: (signal) => ask("advice", table.place, signal),
     empty: (data) => data.advice.length === 0 && "Nothing to advise: the table is in good shape.",
@@ -47,7 +47,7 @@ function piece(one) {
       h("span", { class: "muted" }, graded ? `${round(one.measure / one.threshold)} times the limit` : "")),
     graded && h("div", { class: "gauge", role: "img", title: `measured ${round(one.measure)}, limit ${round(one.threshold)}`, "aria-label": `measured ${round(one.measure)}, limit ${round(one.threshold)}` }, h("i", { class: "fill" }), h("i", { class: "limit", style: { left: `${share * 100}%` } })),
     h("p", {}, `${one.reason}.`),
-    one.command && copyable(one.command),
+    one.steps.map((step) => [copyable(step.shell), copyable(step.sql)]),
   ];
 }
 
