@@ -272,6 +272,84 @@ def test_what_was_committed_under_another_changelog_producer_is_told_as_it_was_t
     assert {key: value for _, key, value in reader.told} == {0: 0, 1: 1, 2: 1, 3: 3}
 
 
+@pytest.mark.parametrize("kept", [True, False], ids=["kept", "expired"])
+@pytest.mark.parametrize("then", ["write", "compact"])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("lookup", "none"), ("lookup", "input"), ("full-compaction", "none"), ("full-compaction", "lookup")],
+)
+@pytest.mark.parametrize("bucket", ["1", "-1", "-2"])
+def test_rows_that_wait_when_the_changelog_producer_is_altered_are_told(
+    tmp_path: Path, bucket: str, before: str, after: str, then: str, kept: bool
+) -> None:
+    """The compaction that would have told them tells nothing any more, or counts them as told."""
+    pending = {"postpone.batch-write-fixed-bucket": "false"} if bucket == "-2" else {}
+    table = make(tmp_path, True, {"bucket": bucket, "changelog-producer": before, **pending})
+    table.write_arrow([{"k": 0, "v": 0}, {"k": 1, "v": 0}])
+    table.compact(full=True)
+    reader = Reader(table)
+    reader.read_all()
+    for value in (1, 2):
+        table.write_arrow([{"k": 1, "v": value}, {"k": value + 1, "v": value}], write_only=True)
+        if value == 1:
+            table.compact(full=False)  # to a level between, where full-compaction does not tell yet
+    reader.read_all()
+    table = table.alter(SetOption("changelog-producer", after))
+    if not kept:
+        table.expire_snapshots(retain_max=1, retain_min=1)
+    if then == "write":
+        table.write_arrow([{"k": 5, "v": 5}], write_only=True)
+        if not kept:
+            table.expire_snapshots(retain_max=1, retain_min=1)
+    table.compact(full=True)
+    wanted = {row["k"]: row["v"] for row in table.to_arrow().to_pylist()}
+    reader.table = table
+    while True:
+        offset = reader.offset
+        reader.step(Limits(max_files=1))
+        if reader.offset == offset:
+            break
+    assert wanted == {0: 0, 1: 2, 2: 1, 3: 2, **({5: 5} if then == "write" else {})}
+    assert {key: value for kind, key, value in reader.told if kind[0] == "+"} == wanted
+
+
+@pytest.mark.parametrize("producer", ["none", "lookup"])
+def test_a_stream_inside_of_a_whole_snapshot_goes_on_there_whatever_is_altered(tmp_path: Path, producer: str) -> None:
+    """Which rows a snapshot holds, and in which place, was settled where the stream began."""
+    table, old = make(tmp_path, True, {"bucket": "2", "changelog-producer": "none"}), range(7)
+    table.write_arrow([{"k": key, "v": 0} for key in old])
+    table.compact(full=True)
+    table.write_arrow(rows_of(table, k=7, v=7), write_only=True)
+    table = table.alter(SetOption("changelog-producer", producer))
+    reader = Reader(table, consumer_id="c")
+    told = reader.step(Limits(max_files=1))
+    Source.of(reader.table.store).progress(Position.of(json.loads(reader.offset)))
+    table = table.alter(SetOption("changelog-producer", "none" if producer == "lookup" else "lookup"))
+    resumed = Reader(table, consumer_id="c")
+    assert json.loads(resumed.offset)["producer"] == producer
+    for one in (reader, resumed):
+        one.table = table
+        one.read_all()
+    assert {key for _, key, _ in reader.told} == {*old, 7} - ({7} if producer == "lookup" else set())
+    assert {key for _, key, _ in [*reader.told[:told], *resumed.told]} == {key for _, key, _ in reader.told}
+
+
+def test_pending_rows_come_behind_those_that_have_their_buckets(tmp_path: Path) -> None:
+    """Batch writes of a postpone table may bring rows into buckets, beside others that wait."""
+    table = make(tmp_path, True, {"bucket": "-2"})
+    table.write_arrow([{"k": 1, "v": 0}])
+    reader = Reader(table)
+    reader.read_all()
+    for value in (1, 3):
+        table.with_options({"postpone.batch-write-fixed-bucket": "false"}).write_arrow([{"k": 1, "v": value}])
+        table.write_arrow([{"k": 1, "v": value + 1}])
+    source, start = Source.of(table.store), Position.of(json.loads(reader.offset))
+    groups = source.batch(start, source.following(start))
+    assert len(groups) == 1, "versions of a key are read by one task"
+    reader.read_all()
+    assert [value for _, _, value in reader.told] == [0, 1, 2, 3, 4]
+
+
 def test_a_stream_stops_where_its_table_was_replaced(tmp_path: Path) -> None:
     """Columns are known by ids: the rows of the other table would come as nulls."""
     table = make(tmp_path, True, {"bucket": "1"})

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql.classic.dataframe import DataFrame
 from tests import quick
 from tests.profile import first, pairs
@@ -217,6 +218,42 @@ def test_a_killed_writer_leaves_no_row(classic: Lake, tmp_path: Path, kind: str)
     assert table.read().count() == 5
     table.write(classic.spark.range(5, 50_005).selectExpr("id", "id AS v"))
     assert table.read().count() == 50_005
+
+
+@pytest.mark.parametrize("how", ["write", "sql"])
+def test_a_cancelled_job_is_told_by_its_condition(classic: Lake, how: str) -> None:
+    """Not as Py4J's error, which PySpark lets through."""
+    classic.sql("CREATE TABLE db.t (id BIGINT)")
+    context, before = classic.spark.sparkContext, classic.table("db.t").snapshots()
+
+    def cancels(batches: Any) -> Any:
+        yield from batches
+        threading.Event().wait()
+
+    rows = classic.spark.range(0, 4, 1, 2).mapInArrow(cancels, "id BIGINT")
+    rows.createOrReplaceTempView("slow")
+    context.setJobGroup("cancelled", "a write", interruptOnCancel=True)
+    tracker, through = context.statusTracker(), threading.Event()
+
+    def cancel() -> None:
+        while not through.wait(0.05):
+            if tracker.getJobIdsForGroup("cancelled"):
+                context.cancelJobGroup("cancelled")
+
+    canceller = threading.Thread(target=cancel)
+    canceller.start()
+    try:
+        with pytest.raises(PySparkException, match="cancelled part of cancelled job group") as raised:
+            if how == "write":
+                classic.table("db.t").write(rows)
+            else:
+                classic.sql("INSERT INTO db.t SELECT * FROM slow").collect()
+    finally:
+        through.set()
+        canceller.join()
+        context.setJobGroup("", "")
+    assert isinstance(raised.value, BucketlakeError) and raised.value.getCondition() == "SPARK_JOB_CANCELLED"
+    assert classic.table("db.t").snapshots() == before
 
 
 @pytest.mark.parametrize(

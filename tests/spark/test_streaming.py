@@ -230,6 +230,42 @@ def test_compaction_beside_a_query_leaves_its_numbers_in_order(classic: Lake, tm
     assert table.read().count() == 5
 
 
+def test_columns_that_are_dropped_while_a_query_runs_end_it(classic: Lake) -> None:
+    """Their values would be in files that nobody reads; a query that starts is refused in the same way."""
+    lake = classic
+    lake.sql("CREATE TABLE db.t (id INT, v STRUCT<a: INT, b: INT>, w INT, x INT)")
+    table = lake.table("db.t")
+    batch = lake.spark.sql("SELECT 1 AS id, named_struct('a', 1, 'b', 2) AS v, 1 AS w, 1 AS x")
+    table.write_batch(batch, "q", 0)
+    lake.sql("ALTER TABLE db.t RENAME COLUMN x TO y")
+    table.write_batch(batch, "q", 1)
+    lake.sql("ALTER TABLE db.t DROP COLUMN w")
+    table.write_batch(batch, "q", 1)  # done: no rows are written
+    with pytest.raises(InvalidError, match=r"were dropped since the table was opened.*'w'"):
+        table.write_batch(batch, "q", 2)
+    table.write_batch(batch.drop("w", "v"), "q", 2)
+    lake.sql("ALTER TABLE db.t DROP COLUMN v.b")
+    with pytest.raises(InvalidError, match=r"'v\.b'"):
+        table.write_batch(batch.drop("w"), "q", 3)
+    found = [tuple(row) for row in lake.sql("SELECT id, v.a, y FROM db.t ORDER BY v.a NULLS LAST").collect()]
+    assert found == [(1, 1, 1), (1, 1, 1), (1, None, 1)]
+
+
+@LIMITS
+def test_a_consumer_stands_behind_the_last_batch_of_a_query_that_has_ended(classic: Lake, tmp_path: Path) -> None:
+    """Another checkpoint goes on there: Spark tells a source of a batch's end as the next one begins, if one does."""
+    lake = classic
+    lake.sql("CREATE TABLE db.source (id INT, v STRING)")
+    lake.sql("CREATE TABLE db.plain (id INT, v STRING)")
+    source, target = lake.table("db.source"), lake.table("db.plain")
+    for number in range(3):
+        insert(lake, (number, "a"))
+        stream = source.read_stream(consumer_id="c", read_stream_maxFilesPerTrigger=1)
+        target.write_stream(stream, str(tmp_path / str(number)), trigger={"availableNow": True}).awaitTermination()
+        assert source.consumers()["c"] == number + 2 and not source.consumers()["c"].snapshots
+    assert rows(lake, "plain") == [(0, "a"), (1, "a"), (2, "a")]
+
+
 def test_a_batch_that_comes_again_makes_up_for_its_compaction(classic: Lake) -> None:
     lake = classic
     options = "'primary-key'='id', 'bucket'='1', 'deletion-vectors.enabled'='true'"

@@ -1,6 +1,6 @@
 """What Spark raises while a call of ours runs, as an error of ours that is Spark's as well, with its condition.
 
-with interrupts_stay(): …     Ctrl-C is raised as such
+with interrupts_stay(): …     Ctrl-C is raised as such, and a job that was cancelled by its condition
 with told_as_ours(): …        the same, and errors of a call's own expressions and rows
 made(error)                   one of them as ours, without its place
 of_task(error)                what our own code raised in a task
@@ -41,6 +41,7 @@ from bucketlake.spark import faults
 
 FILE_CHANGED = "a data file changed while it was read, or is not what its metadata says: read again"
 _IN_TASK = re.compile(r"^bucketlake\.errors\.(\w+): (.*?)$(?=\n*\Z|\n\s*\n|\n\tat |\n\w)", re.MULTILINE | re.DOTALL)
+_CANCELLED = re.compile(r"\[(SPARK_JOB_CANCELLED)\] (.*?)(?: SQLSTATE: (\w{5}))?$", re.MULTILINE)
 _RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (.*?)(?: SQLSTATE: \w{5})?\Z", re.DOTALL)
 
 
@@ -72,6 +73,10 @@ class _Told(BucketlakeError):
     def getQueryContext(self) -> list[Any]:
         """None is kept: it is of another text."""
         return []
+
+
+class JobCancelledError(_Told, PySparkException):  # type: ignore[misc]
+    """A job of the call was cancelled (`cancelJobGroup`, `interruptTag`, Spark's page), under Spark's condition."""
 
 
 class RaisedError(_Told, InvalidError):
@@ -142,14 +147,21 @@ def what(error: PySparkException) -> faults.Told:
 
 @contextmanager
 def interrupts_stay() -> Iterator[None]:
-    """Ctrl-C as KeyboardInterrupt: while PySpark collects, the error of the job that it cancelled takes its place."""
+    """Ctrl-C as KeyboardInterrupt: while PySpark collects, the error of the job that it cancelled takes its place.
+    A job that was cancelled otherwise as JobCancelledError."""
     before = sys.exc_info()[1]
     try:
         yield
     except Exception as error:
         if is_interrupt(error, before):
             raise KeyboardInterrupt from error
-        raise
+        cancelled = None if isinstance(error, PySparkException) else _CANCELLED.search(str(error))
+        if cancelled is None:
+            raise
+        # PySpark knows no class for it, and lets Py4J's through.
+        found = JobCancelledError(cancelled[2])
+        found._condition, found._state = cancelled[1], cancelled[3]
+        raise found from error
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Consumers: who reads a table as a stream, and which snapshot each reads next.
 
-    consumer/consumer-<id>     { "nextSnapshot" : <id> }         and "index", "full" inside of a snapshot
+    consumer/consumer-<id>     { "nextSnapshot" : <id> }         and "index", "full", "producer" inside of a snapshot
 
 Spec: docs/spec/tags.md#consumers
 """
@@ -80,14 +80,17 @@ def reset_consumer(store: Store, name: str, following: int | None) -> None:
     advance_consumer(store, name, following)
 
 
-def advance_consumer(store: Store, name: str, following: int, index: int = 0, full: bool = False) -> None:
+def advance_consumer(
+    store: Store, name: str, following: int, index: int = 0, full: bool = False, producer: str = ""
+) -> None:
     """Let a consumer read a snapshot next, which may be still to come: older ones may expire. `index`, `full`: it is
-    inside of what the snapshot changed, or holds."""
-    inside = {"index": index, "full": full} if index or full else {}
+    inside of what the snapshot changed, or holds, the latter by a changelog producer."""
+    inside: dict[str, Any] = {"index": index, "full": full} if index or full else {}
+    inside |= {"producer": producer} if full and producer else {}
     store.env.storage.write(store.paths.consumer(name), pretty_json({"nextSnapshot": following, **inside}).encode())
 
 
-def place_of_consumer(store: Store, name: str) -> tuple[int, int, bool] | None:
+def place_of_consumer(store: Store, name: str) -> tuple[int, int, bool, str] | None:
     """What `advance_consumer` was told; None without such a consumer. CorruptError."""
     path = store.paths.consumer(name)
     try:
@@ -100,7 +103,10 @@ def place_of_consumer(store: Store, name: str) -> tuple[int, int, bool] | None:
         following, index, full = found.get("nextSnapshot"), found.get("index", 0), found.get("full", False)
         if not integer(following) or not integer(index) or index < 0 or not isinstance(full, bool):
             raise ValueError(f"nextSnapshot is {following!r:.100}, index {index!r:.100}, full {full!r:.100}")
-        return int(following), index, full
+        producer = found.get("producer", "")
+        if not isinstance(producer, str):
+            raise ValueError(f"producer is {producer!r:.100}")
+        return int(following), index, full, producer
 
 
 def clear_consumers(store: Store, including: str | None = None, excluding: str | None = None) -> list[str]:

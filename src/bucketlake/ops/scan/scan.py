@@ -268,6 +268,11 @@ def live_entries(store: Store, snapshot: Snapshot, wanted: EntryFilter = ALL) ->
     return _live(snapshot, _read(store, store.data_manifests(snapshot), wanted))
 
 
+def base_entries(store: Store, snapshot: Snapshot) -> list[ManifestEntry]:
+    """The files that were live before a snapshot, which itself may have expired since: as `live_entries` of that."""
+    return _live(snapshot, _read(store, store.base_manifests(snapshot), ALL))
+
+
 def keyed_entries(store: Store, snapshot: Snapshot, wanted: EntryFilter = ALL) -> list[ManifestEntry]:
     """As `live_entries`, for what finds rows by their keys: by bucket, by bounds, in order.
 

@@ -1,6 +1,7 @@
 """Where a stream stands: the unit that it reads next, as offsets keep it.
 
     {"version": 1, "snapshot": 7, "index": 2, "full": false, "seen": "manifest-list-…-1", "made": 1764000000000}
+    with "full": true also "producer": "lookup"
 
 Spec: docs/spec/streaming.md#offsets
 """
@@ -14,6 +15,7 @@ from bucketlake.errors import CorruptError, UnsupportedError
 from bucketlake.values import dataclass
 
 VERSION = 1
+PRODUCERS = ("none", "input", "lookup", "full-compaction")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +23,15 @@ class Position:
     """The unit `index` of what a snapshot holds (`full`) or changed is read next. `seen`: the delta manifest list of
     the snapshot that was read last, "" where none was: what tells a history that was rolled back and went on
     otherwise. `made`: when the table was created, epoch milliseconds, 0 where that is not known: what tells another
-    table in its place."""
+    table in its place. `producer`: with `full`, the changelog producer by which rows count as held or are left to later
+    snapshots, however the table is altered meanwhile; "" by earlier versions: the one that the table has now."""
 
     snapshot: int
     index: int = 0
     full: bool = False
     seen: str = ""
     made: int = 0
+    producer: str = ""
 
     @property
     def last(self) -> int:
@@ -41,6 +45,7 @@ class Position:
 
     def as_offset(self) -> dict[str, Any]:
         """JSON values."""
+        by = {"producer": self.producer} if self.full and self.producer else {}
         return {
             "version": VERSION,
             "snapshot": self.snapshot,
@@ -48,6 +53,7 @@ class Position:
             "full": self.full,
             "seen": self.seen,
             "made": self.made,
+            **by,
         }
 
     @classmethod
@@ -56,8 +62,9 @@ class Position:
         version, snapshot, index = (offset.get(key) for key in ("version", "snapshot", "index"))
         made, full = offset.get("made", 0), offset.get("full", False)
         numbers = [value for value in (version, snapshot, index, made) if type(value) is int and value >= 0]
-        if len(numbers) != 4 or not isinstance(full, bool):
+        producer = offset.get("producer", "")
+        if len(numbers) != 4 or not isinstance(full, bool) or producer not in ("", *PRODUCERS):
             raise CorruptError("not an offset of a stream", offset=str(dict(offset))[:200])
         if numbers[0] != VERSION:
             raise UnsupportedError("an offset of a later version", version=numbers[0], remedy="use a newer bucketlake")
-        return cls(numbers[1], numbers[2], full, str(offset.get("seen") or ""), numbers[3])
+        return cls(numbers[1], numbers[2], full, str(offset.get("seen") or ""), numbers[3], producer)

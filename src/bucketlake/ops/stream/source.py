@@ -23,8 +23,10 @@ from bucketlake.ops.scan.select import INCREMENTAL_KEYS, Selection, epoch_of_tex
 from bucketlake.ops.stream.limits import Limits, Taken
 from bucketlake.ops.stream.position import Position
 from bucketlake.ops.stream.units import NO_MORE, Follow, changed, held, pruned, rescaled_in
+from bucketlake.ops.stream.untold import PRODUCER
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
+from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.schema import BucketMode, TableSchema
 from bucketlake.values import dataclass
@@ -41,7 +43,7 @@ class Source:
     follow: Follow
     where: Predicate | None = None
     known: int | None = None
-    _plans: dict[tuple[int, bool], list[Split]] = field(default_factory=dict)
+    _plans: dict[tuple[int, bool, str], list[Split]] = field(default_factory=dict)
     _last_batch: int = 0  # when; none yet: the first waits for nothing
 
     @classmethod
@@ -103,13 +105,14 @@ class Source:
         before = self.store.find_snapshot(snapshot - 1)
         return Position(snapshot, seen="" if before is None else before.delta_manifest_list)
 
-    def _inside_of(self, number: int, index: int, full: bool) -> Position:
+    def _inside_of(self, number: int, index: int, full: bool, producer: str) -> Position:
         if not index and not full:
             return self._at(number)
-        return Position(number, index, full, self.store.snapshot(number).delta_manifest_list)
+        return Position(number, index, full, self.store.snapshot(number).delta_manifest_list, producer=producer)
 
     def _all_of(self, snapshot: Snapshot) -> Position:
-        return Position(snapshot.id, full=True, seen=snapshot.delta_manifest_list)
+        producer = str(self.store.options.get(PRODUCER))
+        return Position(snapshot.id, full=True, seen=snapshot.delta_manifest_list, producer=producer)
 
     # ---- how far a batch goes
 
@@ -205,6 +208,8 @@ class Source:
         self._check_history(replace(end, made=0))  # the start has told that it is the same table
         units = self._between(start, end)
         moved = rescaled_in(units) if ordered and schema.bucket_mode in _HASHED else set()
+        # Rows that wait for their bucket, and those that came into one: of one partition, versions of one key.
+        moved |= {unit.partition for unit in units if ordered and unit.bucket == POSTPONE_BUCKET}
         whole = ordered and self._moves_keys(start, end)
         groups: dict[object, list[Split]] = {}
         for unit in pruned(self.store, units, self.where):
@@ -236,10 +241,11 @@ class Source:
         return any(self._changes(number).commit_kind is CommitKind.OVERWRITE for number in numbers)
 
     def _units(self, at: Position) -> list[Split]:
-        key = (at.snapshot, at.full)
+        key = (at.snapshot, at.full, at.producer)
         if key not in self._plans:
             if at.full:
-                units = held(self.store, Selection(self.store.snapshot(at.snapshot), self._created))
+                store = self.store.with_options({PRODUCER: at.producer}) if at.producer else self.store
+                units = held(store, Selection(store.snapshot(at.snapshot), self._created))
             else:
                 units = changed(self.store, self._changes(at.snapshot), self.follow)
             while len(self._plans) >= KEPT_PLANS:
@@ -345,7 +351,8 @@ class Source:
         found = self.store.find_snapshot(at.snapshot)
         if index == 0 and not at.full:
             return at
-        return Position(at.snapshot, index, at.full, "" if found is None else found.delta_manifest_list)
+        seen = "" if found is None else found.delta_manifest_list
+        return Position(at.snapshot, index, at.full, seen, producer=at.producer if at.full else "")
 
     # ---- consumers
 
@@ -353,7 +360,7 @@ class Source:
         """Let the stream's consumer, if it has one, keep what comes from here on."""
         name = self.store.options.get("consumer-id")
         if name is not None:
-            advance_consumer(self.store, name, at.snapshot, at.index, at.full)
+            advance_consumer(self.store, name, at.snapshot, at.index, at.full, at.producer)
 
 
 _OF_BATCHES = (*INCREMENTAL_KEYS, "scan.tag-name", "scan.watermark", "scan.version")

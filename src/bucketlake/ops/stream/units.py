@@ -12,7 +12,6 @@ from dataclasses import replace
 from bucketlake.errors import ConflictError, NotFoundError
 from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
-from bucketlake.lsm.compaction import CompactionRule
 from bucketlake.lsm.levels import key_range_of
 from bucketlake.ops.buckets.postpone import ordered_by_partition
 from bucketlake.ops.rows.column_files import refuse_changes
@@ -21,6 +20,7 @@ from bucketlake.ops.scan.pruning import Pruner
 from bucketlake.ops.scan.scan import Scan, changelog_entries, delta_entries, entry_filter, plan
 from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.scan.splits import overlapping, split_of
+from bucketlake.ops.stream.untold import PRODUCER, left_untold, waiting_below
 from bucketlake.ops.table.entries import by_bucket
 from bucketlake.ops.table.known import is_newer
 from bucketlake.ops.table.messages import Split
@@ -34,7 +34,6 @@ FINEST = {"source.split.target-size": "1 b", "source.split.open-file-cost": "1 b
 """With these no two sections or files are packed into one split."""
 SHARED = {"source.split.target-size": "128 mb", "source.split.open-file-cost": "1 b"}
 """For pending rows: each split of a partition that has some reads all of them."""
-PRODUCER = "changelog-producer"
 _PENDING = "postpone.merge-on-read"
 _PENDING_TOO: dict[str, str | None] = {**SHARED, "scan.mode": None, _PENDING: "true"}
 NO_MORE = "start anew, from what is there, under another checkpoint"
@@ -61,21 +60,23 @@ def held(store: Store, selection: Selection) -> list[Split]:
     """The units of all rows of one snapshot that no later snapshot tells: what waits for the compaction that tells its
     changes is left out, and what was told as it was appended is not, whatever batch reads see of it."""
     refuse_changes(store.schema, "streams")
-    producer, level, least = store.options.get(PRODUCER), None, 0
-    if producer == "full-compaction":
-        level = CompactionRule.of(store.options).num_levels - 1
-    elif producer == "lookup":
-        least = 1
+    producer = store.options.get(PRODUCER)
     options: dict[str, str | None] = dict(FINEST)
     if store.schema.bucket_mode is BucketMode.POSTPONE:
         options = _PENDING_TOO if producer == "none" else {**FINEST, "scan.mode": None, _PENDING: "false"}
-    scan = Scan(selection=selection, level=level, min_level=least if store.schema.primary_keys else None)
+    least = waiting_below(store.options) if store.schema.primary_keys else None
+    scan = Scan(selection=selection, min_level=least)
     return sorted(plan(store.with_options(options), scan).splits, key=_place)
 
 
 def changed(store: Store, snapshot: Snapshot, follow: Follow) -> list[Split]:
-    """The units of what a snapshot changed, in each bucket in the order in which it came."""
+    """The units of what a snapshot changed, in each bucket in the order in which it came; first of what nothing else
+    tells, since ALTER gave the table another changelog producer."""
     refuse_changes(store.schema, "streams")
+    return [*_units(store, snapshot, left_untold(store, snapshot)), *_changed(store, snapshot, follow)]
+
+
+def _changed(store: Store, snapshot: Snapshot, follow: Follow) -> list[Split]:
     follow = _as_committed(store, snapshot, follow)
     told = snapshot.commit_kind is CommitKind.OVERWRITE and follow.overwrites
     if told and snapshot.id > 1:
@@ -96,11 +97,16 @@ def changed(store: Store, snapshot: Snapshot, follow: Follow) -> list[Split]:
     if store.schema.bucket_mode is BucketMode.POSTPONE and not follow.changelog:
         wanted = replace(wanted, min_bucket=None)  # pending rows are told as they come: their compaction tells nothing
     kept = wanted.apply(store, found)
+    return _units(store, snapshot, kept)
+
+
+def _units(store: Store, snapshot: Snapshot, kept: Sequence[ManifestEntry]) -> list[Split]:
+    """The units of files whose rows a snapshot tells."""
     if kept:
         _check_same_table(store, snapshot)
     waiting = [entry for entry in kept if entry.bucket == POSTPONE_BUCKET]
     real = [entry for entry in kept if entry.bucket != POSTPONE_BUCKET]
-    groups = [*_pending_groups(store, snapshot, waiting), *_groups(store, real)]
+    groups = [*_groups(store, real), *_pending_groups(store, snapshot, waiting)]  # pending rows lie above all others
     return [split_of_changes(store, snapshot, group) for group in groups]
 
 

@@ -18,14 +18,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from bucketlake.errors import ConflictError
+from bucketlake.errors import ConflictError, InvalidError
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.newest import newest_schema
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import TableSchema, is_replaced
-from bucketlake.types.model import DataField
+from bucketlake.types.model import DataField, DataType
 
 
 def renewed(store: Store) -> Store:
@@ -47,6 +47,37 @@ def knowing_order(store: Store, snapshot: Snapshot | None, columns: Iterable[Dat
     if not all(item in known.schema.fields for item in columns):
         check_known(store, snapshot)
     return known
+
+
+def check_kept(store: Store, names: Iterable[str]) -> None:
+    """Raise InvalidError where one of these columns, or a member of it, was dropped since a store was opened: its
+    values would be written for nobody."""
+    newest = renewed(store)
+    kept, given = set(_names_by_id(newest.schema.fields)), {name.lower() for name in names}
+    brought = [item for item in store.schema.fields if item.name.lower() in given]
+    gone = [name for number, name in _names_by_id(brought).items() if number not in kept]
+    if newest is not store and gone:
+        raise InvalidError(
+            "columns that the rows bring were dropped since the table was opened",
+            table=store.paths.root,
+            columns=gone,
+            remedy="open the table again, and leave these columns out (a stream's query: start it again without them)",
+        )
+
+
+def _names_by_id(fields: Iterable[DataField], within: str = "") -> dict[int, str]:
+    found: dict[int, str] = {}
+    for item in fields:
+        name = f"{within}{item.name}"
+        found |= {item.id: name, **_inside(item.type, f"{name}.")}
+    return found
+
+
+def _inside(t: DataType, within: str) -> dict[int, str]:
+    found = _names_by_id(t.fields, within)
+    for part in (t.key, t.element):
+        found |= {} if part is None else _inside(part, within)
+    return found
 
 
 def check_known(store: Store, snapshot: Snapshot | None) -> None:

@@ -413,8 +413,11 @@ class Store:
 
     def data_manifests(self, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
         """All manifests of a snapshot's table files: base, then delta."""
-        base = self.manifest_list(snapshot.base_manifest_list, snapshot.base_manifest_list_size)
-        return base + self.delta_manifests(snapshot)
+        return self.base_manifests(snapshot) + self.delta_manifests(snapshot)
+
+    def base_manifests(self, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
+        """The manifests of what was there before a snapshot."""
+        return self.manifest_list(snapshot.base_manifest_list, snapshot.base_manifest_list_size)
 
     def delta_manifests(self, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
         """The manifests of what a snapshot itself added and deleted."""

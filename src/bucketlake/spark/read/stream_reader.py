@@ -93,6 +93,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._source = Source.of(rows.store, rows.where, known)
         self._limits = Limits.of(rows.store.options)
         self._until: int | None = None
+        self._read: Position | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query starts."""
@@ -111,6 +112,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         """How far the next batch goes."""
         if start is None:
             return self._newest_offset()
+        self.commit(start)  # Spark asks once that is written; of a query's last batch it says nothing else
         wanted = None if isinstance(limit, ReadAllAvailable) else self._limits
         if wanted is not None and self._until is not None:
             wanted = Limits(wanted.max_files, wanted.max_bytes, wanted.max_rows)  # what is there is all there will be
@@ -150,5 +152,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def commit(self, end: Mapping[str, Any]) -> None:
         """What lies before `end` is not read again."""
-        if "start" not in end:
-            self._source.progress(Position.of(end))
+        if "start" in end:
+            return
+        read = Position.of(end)
+        if read != self._read:
+            self._source.progress(read)
+            self._read = read

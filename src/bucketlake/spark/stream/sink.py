@@ -19,7 +19,9 @@ from bucketlake.lsm.compaction import CompactionRule
 from bucketlake.ops.clean.done import marks_idle
 from bucketlake.ops.compact.maintain import must_compact
 from bucketlake.ops.stream.batches import BatchName, written_once
+from bucketlake.ops.table.known import check_kept
 from bucketlake.ops.table.store import Store
+from bucketlake.schema.merging import Merging
 from bucketlake.schema.schema import BucketMode
 from bucketlake.spark.maintain import compaction
 from bucketlake.spark.stream.batch_done import BatchDone, Steps, added_by, tell_batch
@@ -61,7 +63,8 @@ def write_batch(table: Table, frame: DataFrame, batch: BatchName, how: Written, 
     """Write a micro-batch as one commit, or recognise that it is; the snapshot, None where it had no rows.
 
     `lane`: compaction, tags and expiry are done there where rows are seen without; None: before this returns.
-    Errors: as `committed`, and those of a write.
+    Errors: as `committed`, those of a write, and InvalidError where columns of the frame were dropped since the table
+    was opened: a query goes on for as long as it may, and would be refused so where it starts again.
     """
     store = table.for_writing().store
     whole = how.mode == "complete"
@@ -74,9 +77,12 @@ def write_batch(table: Table, frame: DataFrame, batch: BatchName, how: Written, 
         progress=how.steps,
     )
     begun: list[BatchName] = []
+    evolves = Merging.of(table.options) is not None
 
     def write(name: BatchName) -> Snapshot | None:
         begun.append(name)
+        if not evolves:  # what rows bring more is added to the table, what was dropped as well
+            check_kept(store, frame.columns)
         return writer.write(frame.sparkSession, table, frame, replace(request, batch=name))
 
     snapshot = written_once(store, batch, write)
