@@ -109,6 +109,10 @@ class Window:
         self.page.set_viewport_size({"width": width, "height": 900})
         self.page.wait_for_function(FITS, arg=width)
 
+    def takes_theme(self, theme: str) -> None:
+        """Wait until the page wears a theme: the browser tells it of a change some time later."""
+        self.page.wait_for_function("theme => document.documentElement.dataset.theme === theme", arg=theme)
+
     def picture(self, name: str, clip: dict[str, int] | None = None) -> None:
         """A picture for the documents, where they are asked for."""
         folder = os.environ.get("BUCKETLAKE_PICTURES")

@@ -82,7 +82,7 @@ def test_every_figure_is_drawn_in_both_themes_and_at_three_widths(window: Window
         page.emulate_media(color_scheme=theme)
         for width in WIDTHS:
             window.resize(width)
-        assert page.evaluate("document.documentElement.dataset.theme") == theme
+        window.takes_theme(theme)
     for name in ROOMS[room]:
         page.locator(f"[data-panel={name}]").wait_for()
         if name != "maintenance":
