@@ -182,6 +182,17 @@ def test_the_cache_follows_snapshots_and_stays_within_its_bound(tmp_path: Path) 
     assert many.column("v").null_count == 4 and many.num_rows == len(range(-10, count, 3))
 
 
+@pytest.mark.parametrize("scan_snapshot_id", [None, 1])
+def test_a_table_that_was_made_anew_is_another_one(tmp_path: Path, scan_snapshot_id: int | None) -> None:
+    """Its rows are looked up, although one of the same name, schema number and snapshots was looked up before."""
+    options = {} if scan_snapshot_id is None else {"scan_snapshot_id": scan_snapshot_id}
+    for turn in range(3):
+        table = make(tmp_path, ROWS, ("k",), {"bucket": "1"})
+        table.write_arrow(pa.table({"k": [1, 2], "pt": [0, 0], "v": [turn, 6], "w": ["a", "b"]}, schema=ROWS))
+        assert table.lookup({"k": [1]}, columns=["v"], **options).column("v").to_pylist() == [turn]
+        bucketlake.open(str(tmp_path / "wh")).drop_table("db.t")
+
+
 def test_columns_that_changed_since(tmp_path: Path) -> None:
     table = make(tmp_path, ROWS, ("k",), {"bucket": "1"})
     table.write_arrow(pa.table({"k": [1], "pt": [0], "v": [5], "w": ["a"]}, schema=ROWS))

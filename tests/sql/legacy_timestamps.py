@@ -50,7 +50,8 @@ def rows(lake: Lake, text: str) -> list[tuple[Any, ...]]:
 
 
 def at(text: str) -> dt.datetime:
-    return dt.datetime.fromisoformat(text)
+    head, dot, fraction = text.partition(".")  # Python 3.10 takes three or six digits alone
+    return dt.datetime.fromisoformat(f"{head}{dot}{fraction.ljust(6, '0')}" if dot else text)
 
 
 def filled(lake: Lake, table: str = "t", properties: str = "", partitioned: bool = False) -> None:

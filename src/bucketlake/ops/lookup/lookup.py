@@ -200,7 +200,9 @@ _LOCK = threading.Lock()
 def lookup_of(store: Store, request: LookupRequest) -> Lookup:
     """The lookup of this process for a table and a request: made at the first call."""
     options = tuple(sorted(store.options.raw.items()))
-    key = (identity(store.env.storage), store.paths.root, store.schema.id, options, request)
+    schema = store.schema  # another table may lie where one was dropped: its first schema has the same number
+    which = (schema.id, schema.time_millis, schema.fields)
+    key = (identity(store.env.storage), store.paths.root, which, options, request)
     with _LOCK:
         found = _LOOKUPS.get(key)
         if found is None:
