@@ -178,6 +178,12 @@ class OfTable(InWarehouse):
         return self.opened()
 
 
+TABLES = Annotated[
+    str | None, Option("--tables", metavar="PATTERN", help="Only tables whose db.table matches: 'db[.].*'.")
+]
+EXCLUDING = Annotated[str | None, Option("--excluding", metavar="PATTERN", help="No tables whose db.table matches.")]
+
+
 class OfTables(OfTable):
     """A command about one table, or about those of the warehouse that are chosen: one that fails stops no other."""
 
@@ -187,12 +193,8 @@ class OfTables(OfTable):
         str,
         Argument(metavar="[TABLE]", help="db.table, or table of the database default; else all.", completed=completed),
     ] = ""
-    tables: Annotated[
-        str | None, Option("--tables", metavar="PATTERN", help="Only tables whose db.table matches: 'db[.].*'.")
-    ] = None
-    excluding: Annotated[
-        str | None, Option("--excluding", metavar="PATTERN", help="No tables whose db.table matches.")
-    ] = None
+    tables: TABLES = None
+    excluding: EXCLUDING = None
 
     def check(self) -> None:
         """UsageError for a table and a choice of several, and for patterns that are none."""

@@ -11,7 +11,7 @@ from bucketlake.cli.command import CHANGING, add
 from bucketlake.cli.grammar import Exit, Group, Option
 from bucketlake.cli.progress import Drawn
 from bucketlake.cli.text import clean
-from bucketlake.cli.warehouse import InWarehouse
+from bucketlake.cli.warehouse import EXCLUDING, TABLES, InWarehouse
 from bucketlake.errors import InvalidError
 from bucketlake.lazy import lazy
 
@@ -29,12 +29,8 @@ EXIT = "0 told to stop, or one pass without failures; 1 an action failed in one 
 class Watch(InWarehouse):
     """What `watch` takes."""
 
-    tables: Annotated[
-        str | None, Option("--tables", metavar="PATTERN", help="Only tables whose db.table matches: 'db[.].*'.")
-    ] = None
-    excluding: Annotated[
-        str | None, Option("--excluding", metavar="PATTERN", help="No tables whose db.table matches.")
-    ] = None
+    tables: TABLES = None
+    excluding: EXCLUDING = None
     only: Annotated[str | None, Option("--only", metavar="ACTIONS", help="Only these actions of the usual rules.")] = (
         None
     )
