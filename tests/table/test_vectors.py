@@ -13,7 +13,7 @@ import pytest
 import bucketlake
 from bucketlake.catalog import Catalog
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.schema.change import AddColumn, DropColumn, RenameColumn, UpdateColumnType
+from bucketlake.schema.change import AddColumn, DropColumn, RenameColumn, SetOption, UpdateColumnType
 from bucketlake.table import Table
 from bucketlake.types.model import BIGINT, DataField, DataType
 from bucketlake.types.parse import parse_type_text
@@ -242,6 +242,17 @@ def test_columns_come_and_go(catalog: Catalog) -> None:
     assert table.schema.options["vector-field"] == "v"
     assert "field.u.vector-dim" not in table.schema.options
     assert found(table) == {1: [1, 2, 3], 2: None}
+
+
+def test_options_do_not_contradict_the_type(catalog: Catalog) -> None:
+    four = {"field.v.vector-dim": "4"}
+    for column in (fields(VECTOR), fields(FLOATS, "__VECTOR_FIELD;3")):
+        with pytest.raises(InvalidError, match="is 4, but the column is VECTOR<FLOAT, 3>"):
+            catalog.create_table("db.t", column, options=four)
+    table = made(catalog)
+    with pytest.raises(InvalidError, match="is 4, but the column is VECTOR<FLOAT, 3>"):
+        table.alter(SetOption("field.v.vector-dim", "4"))
+    assert table.refresh().schema.options["field.v.vector-dim"] == "3"
 
 
 @pytest.mark.parametrize("text", ["VECTOR<FLOAT, 4>", "VECTOR<DOUBLE, 3>", "ARRAY<FLOAT>", "STRING"])

@@ -40,7 +40,7 @@ def added(item: DataField, options: dict[str, str]) -> DataField:
         item, key = blobs.directed(item, comment)
     elif comment.startswith("__VECTOR") or item.type.root is Root.VECTOR:
         item, key = vectors.directed(item, comment) if comment.startswith("__VECTOR") else item, vectors.FIELD
-        options[vectors.dimension_key(item.name)] = str(item.type.length)
+        options.setdefault(vectors.dimension_key(item.name), str(item.type.length))
     else:
         return item
     if item.name not in blobs.names_in(options, key):

@@ -95,3 +95,8 @@ def check_vector_columns(schema: TableSchema) -> None:
                 f"{type_text(kind)}",
                 column=name,
             )
+        dimension = schema.options.get(dimension_key(name))
+        if dimension is not None and dimension.strip() != str(kind.length):
+            raise InvalidError(
+                f"'{dimension_key(name)}' is {dimension}, but the column is {type_text(kind)}", column=name
+            )
