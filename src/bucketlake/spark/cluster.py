@@ -10,7 +10,6 @@ import atexit
 import os
 import pickle
 import re
-import shutil
 import sys
 import weakref
 import zipfile
@@ -27,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from bucketlake.env.env import new_scratch_folder
+from bucketlake.env.env import new_scratch_folder, program
 from bucketlake.env.local import LocalStorage
 from bucketlake.errors import BucketlakeError, StorageError, UnsupportedError
 from bucketlake.ops.buckets.write_plan import MOST_TASKS
@@ -332,7 +331,7 @@ def _is_this_python(spark: SparkSession) -> bool:
     A session that was made without a word of it takes the `python3` that the shell finds: it is told of this one.
     """
     context = spark.sparkContext
-    workers = shutil.which(str(context.pythonExec))
+    workers = program(str(context.pythonExec))
     if workers is not None and Path(workers).parent == Path(sys.executable).parent:
         return True
     if "PYSPARK_PYTHON" in os.environ:
