@@ -75,10 +75,12 @@ def test_what_comes_out_is_what_one_after_the_other_makes(seed: int) -> None:
         serial = [in_turn(kind, change, other), in_turn(kind, other, change)]
         for at in sorted(chance.sample(range(len(plain.calls)), min(POINTS, len(plain.calls)))):
             storage = copied(kind)
+            begun: list[int] = []
             went: list[bool] = []
 
             def meanwhile(k: int, operation: str, path: str, storage: MapStorage = storage, at: int = at) -> None:
-                if k == at and not went:
+                if k == at and not begun:  # what a stream does counts as its opening
+                    begun.append(k)
                     went.append(done(other, storage))
                     through(storage)  # forgets what was read
 
