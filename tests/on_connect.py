@@ -92,6 +92,7 @@ LATER = (
     "tests/spark/test_joins.py::test_a_join_takes_a_large_table_for_large_and_a_small_one_for_small",
     "tests/sql/test_attach.py::test_a_sessions_own_calls",
     "tests/sql/test_chain_tables.py::test_large_chains_are_read_by_tasks_and_by_spark_itself",
+    "tests/sql/test_chain_tables.py::test_paimons_page",
     "tests/sql/test_chain_tables.py::test_statements_write_the_branch_of_the_session",
     "tests/sql/test_chain_tables.py::test_what_reads_a_branch_says_so",
     "tests/sql/test_delete_update.py::test_update_of_append_tables",
