@@ -197,6 +197,8 @@ def test_statements_of_other_engines_have_a_remedy(classic: Lake) -> None:
         ("SELECT * FROM t@v1", "VERSION AS OF"),
         ("SELECT * FROM 'a.csv'", "csv.`path`"),
         ("SELECT TOP 3 * FROM t", "LIMIT"),
+        ("SELECT * FROM t WHERE id = :k", "args={'name': value}"),
+        ("\\d t", "DESCRIBE t"),
         ("BEGIN", "a commit of its own"),
         ("COMMIT", "a commit of its own"),
         ("UPSERT INTO t VALUES (1, 'a')", "is an upsert"),
