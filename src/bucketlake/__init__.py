@@ -49,6 +49,7 @@ _LATE = {
     "TableSchema": ("bucketlake.schema.schema", "TableSchema"),
     "open": ("bucketlake.catalog", "open_catalog"),
 }
+_MODULES = ("cdc", "errors", "events", "schema")  # that callers import from
 
 
 def connect(
@@ -134,7 +135,8 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    """What completion offers: not what this module imports for itself."""
+    return sorted({*__all__, *_MODULES, *(name for name in globals() if name.startswith("__"))})
 
 
 __all__ = [

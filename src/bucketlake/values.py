@@ -8,6 +8,7 @@ decorator, made when one of them is first called. Nothing else differs.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,18 @@ def _late(made: type, name: str, compiled: Callable[[], None]) -> Callable[..., 
 
     method.__name__, method.__qualname__ = name, f"{made.__qualname__}.{name}"
     return method
+
+
+class _Signature:
+    """What `inspect.signature`, `help` and IPython show of a class: its fields, which the methods above hide."""
+
+    def __init__(self, compiled: Callable[[], None]) -> None:
+        self._compiled = compiled
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        self._compiled()
+        found = inspect.signature(owner.__init__)  # type: ignore[misc]
+        return found.replace(parameters=list(found.parameters.values())[1:])
 
 
 def _refuse_set(self: Any, name: str, value: Any) -> None:
@@ -73,6 +86,7 @@ def _dataclass(*, frozen: bool = False, slots: bool = False, eq: bool = True) ->
 
         for name in late:
             setattr(made, name, _late(made, name, compiled))
+        made.__signature__ = _Signature(compiled)
         if eq and not frozen and not hashed:
             made.__hash__ = None
         if frozen:

@@ -23,6 +23,11 @@ def test_the_public_api_is_as_recorded() -> None:
     )
 
 
+def test_completion_offers_the_public_names() -> None:
+    shown = [name for name in dir(bucketlake) if not name.startswith("__")]
+    assert shown == sorted([*bucketlake.__all__, "cdc", "errors", "events", "schema"])
+
+
 def test_the_record_is_of_what_runs() -> None:
     names = {line.partition("(")[0].partition(":")[0] for line in RECORD.read_text().splitlines()}
     for name in bucketlake.__all__:

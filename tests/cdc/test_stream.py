@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import AnalysisException
 from tests import quick
 
 from bucketlake import cdc
@@ -67,6 +68,21 @@ def test_the_command(classic: Lake, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "which table" in capsys.readouterr().err
     assert run(["cdc", "table", "db.t", *place]) == 2
     assert "--kafka" in capsys.readouterr().err
+
+
+def test_what_is_no_source_of_events_leaves_the_checkpoint_free(classic: Lake, tmp_path: Path) -> None:
+    """A folder that was spelled wrong had taken the checkpoint, and the right one was refused by it."""
+    folder, checkpoint, once = tmp_path / "events", str(tmp_path / "checkpoint"), {"availableNow": True}
+    for sync in (cdc.sync_table, cdc.sync_database):
+        with pytest.raises(InvalidError, match=r"not a source of events \[type=str\].*cdc.files"):
+            sync(classic, str(folder), "db", checkpoint)  # type: ignore[arg-type]
+    with pytest.raises(AnalysisException, match="PATH_NOT_FOUND"):
+        source = cdc.files(f"{folder}s", format="debezium-json")
+        cdc.sync_table(classic, source, "db.t", checkpoint, primary_keys="id", trigger=once)
+    _arrive(folder, "1", debezium("c", None, {"id": 1, "v": "a"}))
+    source = cdc.files(str(folder), format="debezium-json", pathGlobFilter="*.json")
+    cdc.sync_table(classic, source, "db.t", checkpoint, primary_keys="id", trigger=once).awaitTermination()
+    assert [tuple(row) for row in classic.sql("SELECT * FROM db.t").collect()] == [("1", "a")]
 
 
 @pytest.mark.slow

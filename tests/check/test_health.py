@@ -307,6 +307,11 @@ def test_advice_on_sorted_runs_is_followed(tmp_path: Path) -> None:
     for number in range(12):
         table.write_arrow(some(0, 3, f"n{number}"))
     topics = {one.topic for one in table.advise()}
+    (runs,) = [one for one in table.advise() if one.topic == "sorted-runs"]
+    assert repr(runs) == (
+        f"Advice('sorted-runs', {runs.reason!r}, measure={runs.measure}, threshold={runs.threshold}, "
+        f"partition={runs.partition!r}, command={runs.command!r})"
+    )
     assert {"sorted-runs", "read-amplification", "options"} <= topics
     table.compact()
     assert not {"sorted-runs", "read-amplification"} & {one.topic for one in table.advise()}

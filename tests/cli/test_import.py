@@ -116,6 +116,16 @@ def test_what_a_first_try_meets(run: Run, folder: Path) -> None:
     assert "--no-header" in run("import", "twice.csv", warehouse="wh").err
 
 
+def test_a_folder_of_another_tables_files_is_no_input(run: Run, folder: Path) -> None:
+    """Files of rows that were deleted there came with the others."""
+    (folder / "delta" / "_delta_log").mkdir(parents=True)
+    (folder / "delta" / "_delta_log" / "0.json").touch()
+    (folder / "delta" / "a.csv").write_text("id\n1\n")
+    refused = run("import", "delta", "t", warehouse="wh")
+    assert (refused.status, "of a Delta Lake table" in refused.err, "write_table" in refused.err) == (1, True, True)
+    assert run("import", "delta/a.csv", "t", warehouse="wh").status == 0
+
+
 def test_a_name_that_is_taken_meanwhile(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = pa.schema([("x", pa.int32())])
     real = loading.create_with_rows

@@ -44,6 +44,8 @@ def test_named_warehouses(run: Run, shared: str, monkeypatch: pytest.MonkeyPatch
     assert added == {"name": "lake", "warehouse": shared, "options": {}, "secrets": {}, "default": True}
     assert run("tables", "db").status == 0  # the default
     assert run("tables", warehouse="lake").status == 0
+    for inside in ("db.db", "db.db/orders"):
+        assert f"is the warehouse {shared} meant?" in run("tables", warehouse=f"{shared}/{inside}").err
     assert run("config", "add", "lake", shared).status == 1
     assert run("config", "add", "other", "/nowhere/at/all", "--replace").status == 0
     assert run("tables", warehouse="other").status == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import itertools
 import pickle
 from typing import Any
@@ -89,6 +90,8 @@ ACTIONS: list[Any] = [
     lambda k: [(f.name, f.default) for f in dataclasses.fields(k["Plain"])][:2],
     lambda k: k["Plain"].__match_args__,
     lambda k: hasattr(k["Plain"](1), "__dict__"),
+    lambda k: str(inspect.signature(k["Plain"])),
+    lambda k: str(inspect.signature(type("Narrower", (k["Plain"],), {}))),
     lambda k: copy.deepcopy(k["Plain"](1, "x", [2])).c,
 ]
 

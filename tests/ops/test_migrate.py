@@ -245,6 +245,32 @@ def test_what_cannot_be_taken_is_named_and_nothing_moves(catalog: Catalog, folde
     assert data_of(Path(catalog.table_path("db.t"))) == []
 
 
+@pytest.mark.parametrize(
+    ("kind", "mark"),
+    [
+        ("Delta", "_delta_log/0.json"),
+        ("Hudi", ".hoodie/hoodie.properties"),
+        ("Iceberg", "metadata/v1.metadata.json"),
+        ("Paimon", "schema/schema-0"),
+    ],
+)
+@pytest.mark.parametrize("below", ["", "pt=1", "data", "data/pt=1", "pt=1/bucket-0"])
+def test_a_table_of_another_format_is_left_alone(
+    catalog: Catalog, tmp_path: Path, kind: str, mark: str, below: str
+) -> None:
+    """Their folders hold files of rows that were deleted or replaced; moved, they came back and the table was broken."""
+    table = tmp_path / "lake" / "t"
+    put(table / below / "a.parquet", rows(0, 3))
+    put(tmp_path / "plain" / "metadata", rows(0, 3))
+    (table / mark).parent.mkdir()
+    (table / mark).touch()
+    before = sorted(table.rglob("*"))
+    with pytest.raises(UnsupportedError, match=rf"of a {kind}.* table.*path={table}\]"):
+        catalog.migrate_folder(str(table / below), "db.t")
+    assert sorted(table.rglob("*")) == before and not catalog.table_exists("db.t")
+    assert catalog.migrate_folder(str(tmp_path / "plain"), "db.plain").rows == 3
+
+
 def test_dates_of_the_old_calendar_are_refused_unless_recent(catalog: Catalog, folder: Path) -> None:
     fields = [replace(item, type=parse_type_text("DATE")) if item.name == "name" else item for item in PT.fields]
     shutil.rmtree(folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 from pyspark.errors import (
     AnalysisException,
@@ -11,7 +12,7 @@ from pyspark.errors import (
     SparkRuntimeException,
 )
 
-from bucketlake.errors import AlreadyExistsError, BucketlakeError, InvalidError, NotFoundError
+from bucketlake.errors import AlreadyExistsError, BucketlakeError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.spark import faults
 from bucketlake.spark.raised import StatementError, StatementSyntaxError
 from bucketlake.spark.session import Lake
@@ -196,6 +197,8 @@ def test_statements_of_other_engines_have_a_remedy(classic: Lake) -> None:
         ("SELECT * FROM t@v1", "VERSION AS OF"),
         ("SELECT * FROM 'a.csv'", "csv.`path`"),
         ("SELECT TOP 3 * FROM t", "LIMIT"),
+        ("SELECT * FROM t WHERE id = :k", "args={'name': value}"),
+        ("\\d t", "DESCRIBE t"),
         ("BEGIN", "a commit of its own"),
         ("COMMIT", "a commit of its own"),
         ("UPSERT INTO t VALUES (1, 'a')", "is an upsert"),
@@ -313,6 +316,26 @@ def test_expressions_of_calls_that_are_not_understood_are_told_without_plans(cla
     assert "Project" not in str(raised.value)
     with pytest.raises(InvalidError, match=r"an update takes column → expression \[given=str\]"):
         table.update("id = 1", {"name": "'b'"})  # type: ignore[arg-type]
+    with pytest.raises(InvalidError, match=r"neither SQL text nor a Column \[given=float, column=id\].*lit\(value\)"):
+        table.update({"ID": 2.5}, "name = 'a'")  # type: ignore[dict-item]
+    merge = table.merge([{"id": 1}], "t.id = source.id").whenMatched().update({"name": 2.5})  # type: ignore[dict-item]
+    assert repr(merge) == "MergeBuilder('t', on='t.id = source.id', 1 clause: merge() does it)"
+    with pytest.raises(InvalidError, match="neither SQL text nor a Column"):
+        merge.merge()
+    stream = classic.spark.readStream.format("rate").load().selectExpr("1 AS id", "'b' AS name")
+    with pytest.raises(InvalidError, match=r"(?s)streaming sources.*do: write_stream\(\) writes a stream"):
+        table.write(stream)
+    for nothing, message in (
+        (pd.DataFrame(), "columns nobody knows"),  # it became a table with a column id
+        (pd.DataFrame(index=[0, 1]), "columns nobody knows"),
+        (classic.sql("SELECT 1 AS a").drop("a"), "table has no columns"),
+    ):
+        with pytest.raises(InvalidError, match=message):
+            classic.write_table(nothing, "db.nothing")
+    with pytest.raises(UnsupportedError, match="void.*column=n.*no value says its type"):
+        classic.write_table([{"id": 1, "n": None}], "db.nothing")
+    assert not classic.catalog.table_exists("db.nothing")
+    assert classic.sql("SELECT * FROM db.t").collect() == [(1, "a")]
 
 
 def test_the_nearest_function_is_named(classic: Lake) -> None:

@@ -108,6 +108,7 @@ def sync_table(lake: Lake, source: Source, table: str, checkpoint: str, **how: A
 
 def table_job(lake: Lake, source: Source, table: str, given: How) -> Job:
     """What `sync_table` starts, checked."""
+    _check_source(source)
     name = parse_name(table, lake.current_database)
     if name.system is not None:
         raise InvalidError("not a table to write to", table=table)
@@ -135,6 +136,7 @@ def sync_database(lake: Lake, source: Source, database: str, checkpoint: str, **
 
 def database_job(lake: Lake, source: Source, database: str, given: HowDatabase) -> Job:
     """What `sync_database` starts, checked."""
+    _check_source(source)
     if source.format in NAMELESS:
         raise InvalidError(
             "events of this format do not say which table they are of", format=source.format, remedy="sync_table"
@@ -157,6 +159,12 @@ def database_job(lake: Lake, source: Source, database: str, given: HowDatabase) 
     rules = _rules(given, source, strict=False)
     job = _job(lake, source, given, rules, database, given.dead_letters or f"{database}.cdc_dead_letters")
     return replace(job, names=names, divided=given.mode == "divided")
+
+
+def _check_source(source: Any) -> None:
+    if not isinstance(source, Source):
+        remedy = "cdc.files(path, format=…), cdc.kafka(…), or cdc.stream(frame, format=…) make one"
+        raise InvalidError("not a source of events", type=type(source).__name__, remedy=remedy)
 
 
 def _taken(kind: type[How], how: Mapping[str, Any]) -> How:
@@ -235,10 +243,11 @@ def _check_table(table: Table, rules: Rules) -> None:
 def _start(lake: Lake, source: Source, job: Job, checkpoint: str, how: How) -> StreamingQuery:
     _check_patterns(lake, job.rules)
     checkpoint = absolute(str(checkpoint))
+    events = source.load(lake.spark)  # a source that is not there takes no checkpoint
     _bind(checkpoint, job)
     name = how.query_name or f"cdc {job.target} {lake.catalog.env.clock.new_uuid()[:8]}"
     sink = CdcSink(job, Query(name, checkpoint, lake.spark))
-    stream = source.load(lake.spark).writeStream.queryName(name).option("checkpointLocation", checkpoint)
+    stream = events.writeStream.queryName(name).option("checkpointLocation", checkpoint)
     if how.trigger is not None:
         stream = stream.trigger(**how.trigger)
     return stream.foreachBatch(sink).start()

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from bucketlake.cli.sources import Source
     from bucketlake.format.metadata.snapshot import Snapshot
     from bucketlake.ops.check import remedy as remedies
+    from bucketlake.ops.migrate import source as migrating
     from bucketlake.table import Table
     from bucketlake.types import model, parse
 else:
@@ -37,6 +38,7 @@ else:
     files, infer = lazy("bucketlake.cli.files"), lazy("bucketlake.cli.infer")
     loading, sources = lazy("bucketlake.cli.loading"), lazy("bucketlake.cli.sources")
     remedies = lazy("bucketlake.ops.check.remedy")
+    migrating = lazy("bucketlake.ops.migrate.source")
     model, parse = lazy("bucketlake.types.model"), lazy("bucketlake.types.parse")
 
 EXISTING = ("fail", "append", "replace", "skip")
@@ -171,6 +173,7 @@ def _sources(given: Import, name: str) -> list[Source]:
         raise InvalidError("no such file", path=path, remedy="look at the path")
     if not info.is_dir:
         return [sources.Source(path, files.format_of(path, given.format), storage)]
+    migrating.refuse_tables(storage, path)
     inside = sorted(one.path for one in storage.list(path) if not one.is_dir and one.name[:1] not in "._")
     told = [one for one in inside if given.format or files.is_known(one)]
     return [sources.Source(one, files.format_of(one, given.format), storage) for one in told]

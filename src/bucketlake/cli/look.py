@@ -17,11 +17,13 @@ from bucketlake.redaction import redact_options
 
 if TYPE_CHECKING:
     from bucketlake import catalog as catalogs
+    from bucketlake.catalogs import near
     from bucketlake.ops.system import history
     from bucketlake.options import options as known_options
     from bucketlake.types import model
 else:
     catalogs = lazy("bucketlake.catalog")
+    near = lazy("bucketlake.catalogs.near")
     history = lazy("bucketlake.ops.system.history")
     known_options = lazy("bucketlake.options.options")
     model = lazy("bucketlake.types.model")
@@ -52,7 +54,9 @@ def tables(given: Tables) -> Rows:
     else:
         names = [(one, name) for one in catalog.list_databases() for name in _tables(catalog, one)]
     rows = [(*one, *(_long(catalog, *one) if given.long else (None,) * 5)) for one in names]
-    return Rows(rows, hint="no tables yet: bucketlake import FILE.csv TABLE makes one")
+    around = near.around_database(catalog)
+    makes = "bucketlake import FILE.csv TABLE makes one"
+    return Rows(rows, hint=f"no tables here: is the warehouse {around} meant?" if around else f"no tables yet: {makes}")
 
 
 def _tables(catalog: catalogs.Catalog, database: str) -> list[str]:

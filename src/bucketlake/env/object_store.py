@@ -345,7 +345,7 @@ def storage_for(path: str, options: Mapping[str, str] | None = None) -> tuple[St
         return LocalStorage(), os.path.abspath("/" + rest.lstrip("/"))
     if kind_of(scheme) is None:
         raise UnsupportedError(
-            "file system of this scheme",
+            "no storage of this scheme is known",
             path=path,
             remedy="use a local path, s3://, gs://, az://, abfss:// or memory://",
         )

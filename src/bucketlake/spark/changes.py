@@ -48,6 +48,7 @@ from bucketlake.schema.schema import KIND_FIELD, ROW_ID_FIELD, SEQUENCE_FIELD, B
 from bucketlake.spark import actions, instants
 from bucketlake.spark.beside import NOTHING, Beside
 from bucketlake.spark.cluster import parallelism
+from bucketlake.spark.column_text import expression_given
 from bucketlake.spark.maintain.compaction import after_no_change
 from bucketlake.spark.read import among, reader
 from bucketlake.spark.read.native import ROW_INDEX
@@ -308,7 +309,7 @@ def assigned_columns(schema: TableSchema, assignments: Mapping[str, Any]) -> dic
             raise InvalidError("no such column", column=name, columns=names, remedy=did_you_mean(name, names))
         if own in found:
             raise InvalidError(f"Conflicting assignments for '{own}'", remedy="assign each column once")
-        found[own] = value
+        found[own] = expression_given(value, column=own)
     if not found:
         raise InvalidError("an update that sets nothing", remedy="give column → expression")
     return found

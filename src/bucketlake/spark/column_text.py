@@ -21,7 +21,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as T
 
-from bucketlake.errors import UnsupportedError
+from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.predicate.tree import Predicate, literal_sql
 from bucketlake.spark.types import quoted
 from bucketlake.values import dataclass
@@ -65,6 +65,15 @@ def condition_text(where: str | Predicate | Column | None) -> str | Predicate | 
     if text is None:
         raise UnsupportedError("a condition by this Column", column=str(where), remedy="give it as SQL text")
     return text
+
+
+def expression_given(given: Any, **where: Any) -> str | Column:
+    """What a caller gives as an expression; InvalidError for values of Python, which could be meant as either."""
+    if not isinstance(given, (str, Column)):
+        kind = type(given).__name__
+        remedy = 'give SQL text ("price * 2", "\'Oslo\'"), or lit(value) of pyspark.sql.functions'
+        raise InvalidError("neither SQL text nor a Column", given=kind, **where, remedy=remedy)
+    return given
 
 
 def alias_of(frame: DataFrame) -> str | None:

@@ -39,7 +39,7 @@ def frame_of(spark: SparkSession, rows: Any) -> DataFrame:
     batches = list(batches_of(given))
     known = getattr(given, "schema", None)
     schema = known if isinstance(known, pa.Schema) else batches[0].schema if batches else None
-    if schema is None:
+    if schema is None or not schema.names:
         raise InvalidError("no rows, whose columns nobody knows", remedy="give a DataFrame or an Arrow table")
     for batch in batches:
         if sorted(batch.schema.names) != sorted(schema.names):

@@ -127,6 +127,8 @@ def made(error: PySparkException) -> RaisedError | None:
     if kind is None:
         return None
     found: RaisedError = kind(what(error).what)
+    if found.what.startswith("Queries with streaming sources"):
+        found.remedy = "write_stream() writes a stream"
     found._condition, found._state = error.getCondition(), error.getSqlState()
     return found
 
@@ -178,7 +180,7 @@ def told_as_ours(remedy: str | None = None) -> Iterator[None]:
         if found is None:
             raise
         if isinstance(found, StatementError):
-            found.remedy = remedy
+            found.remedy = remedy or found.remedy
         found.point("", 0)
         raise found from None  # Spark's own shows plans that the user did not write
 

@@ -150,7 +150,8 @@ def table_type(kind: T.DataType, column: str) -> DataType:
         return DataType(Root.ROW, fields=tuple(members))
     found = _FROM_SPARK.get(type(kind))
     if found is None:
-        raise UnsupportedError(f"Not a supported type: {kind.simpleString()}", column=column, remedy="cast the column")
+        remedy = "no value says its type: cast the column" if isinstance(kind, T.NullType) else "cast the column"
+        raise UnsupportedError(f"Not a supported type: {kind.simpleString()}", column=column, remedy=remedy)
     return found
 
 

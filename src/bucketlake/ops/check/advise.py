@@ -67,6 +67,11 @@ class Advice:
     reason: str
     steps: tuple[Step, ...] = ()
 
+    def __repr__(self) -> str:
+        where = f", partition={self.partition!r}" if self.partition is not None else ""
+        measured = f"measure={self.measure!r}, threshold={self.threshold!r}"
+        return f"Advice({self.topic!r}, {self.reason!r}, {measured}{where}, command={self.command!r})"
+
     @property
     def command(self) -> str | None:
         """The steps as SQL, `; ` between them."""

@@ -52,7 +52,7 @@ def migrate_folder(
             remedy="CREATE TABLE … AS SELECT copies the rows",
         )
     storage = catalog.env.storage
-    check_source(Source(location, file_format))
+    check_source(storage, Source(location, file_format))
     if draft is not None and draft.options.get("bucket", "-1") != "-1":
         raise InvalidError(
             "Hive migrator only support unaware-bucket target table, bucket should be -1",

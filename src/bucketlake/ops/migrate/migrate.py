@@ -102,7 +102,7 @@ def migrate(
     another call goes on with it.
     """
     check_target(store, source)
-    check_source(source)
+    check_source(storage, source)
     _check_partitions(store)
     _refuse_overlap(store.paths.root, source.location)
     journal = _settled(storage, store, source)

@@ -22,6 +22,15 @@ HIVE_DEFAULT = "__HIVE_DEFAULT_PARTITION__"
 FORMATS = ("parquet", "orc")
 
 
+# Kinds of tables -> a folder in theirs, and how names of files in it begin and end.
+_TABLES = {
+    "Delta Lake": ("_delta_log", "", ""),
+    "Hudi": (".hoodie", "", ""),
+    "Iceberg": ("metadata", "", ".metadata.json"),
+    "Paimon": ("schema", "schema-", ""),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """A folder whose files are to become a table's. `partition_keys`: in the order of the folders."""
@@ -46,14 +55,42 @@ class SourceFile:
         return self.name.rsplit("/", 1)[-1]
 
 
-def check_source(source: Source) -> None:
-    """UnsupportedError for formats whose files cannot be taken over as they are."""
+def check_source(storage: Storage, source: Source) -> None:
+    """UnsupportedError for formats whose files cannot be taken over as they are, and for folders of tables whose
+    metadata say which of their files and rows count."""
     if source.file_format not in FORMATS:
         raise UnsupportedError(
             f"files of this format cannot be migrated: {source.file_format}",
             location=source.location,
             remedy="CREATE TABLE … AS SELECT copies the rows",
         )
+    refuse_tables(storage, source.location)
+
+
+def refuse_tables(storage: Storage, location: str) -> None:
+    """UnsupportedError for a folder that is, or lies in, a table whose metadata say which files and rows count."""
+    folder, plain = location.rstrip("/"), 0
+    while plain < 2 and folder and not folder.endswith(":/"):  # its partitions, and what is around them ("data")
+        plain += "=" not in folder.rpartition("/")[2]
+        kind = _table_at(storage, folder)
+        if kind is not None:
+            raise UnsupportedError(
+                f"the folder is of a {kind} table, whose files may hold rows that are deleted or replaced",
+                path=folder,
+                remedy="read it with its own reader and write the rows: lake.write_table(frame, name)",
+            )
+        folder = folder.rpartition("/")[0]
+
+
+def _table_at(storage: Storage, folder: str) -> str | None:
+    """Of which kind a table in this folder is; None where there is none."""
+    for kind, (place, begin, end) in _TABLES.items():
+        found = storage.info(f"{folder}/{place}")
+        if found is not None and found.is_dir:
+            names = [info.name for info in storage.list(found.path)]
+            if any(name.startswith(begin) and name.endswith(end) for name in names):
+                return kind
+    return None
 
 
 def data_files(storage: Storage, source: Source) -> list[SourceFile]:

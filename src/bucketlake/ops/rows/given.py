@@ -51,12 +51,30 @@ def arrow_input(data: Given) -> pa.Table | pa.RecordBatch | Iterable[Any]:
     except (pa.ArrowException, ValueError, TypeError, OverflowError, AttributeError) as error:
         one = isinstance(data, Mapping) and any(isinstance(v, (str, int, float)) for v in data.values())
         remedy = "give a list of values for each column, or a list of dicts" if one else None
+        column, reason = _at_fault(data) or (None, str(error))
+        where = {} if column is None else {"column": column}
+        if column is not None and remedy is None:
+            remedy = "give the column values of one type, which Arrow has"
         raise InvalidError(
-            "these rows do not become columns", type=_kind(data), reason=str(error), remedy=remedy
+            "these rows do not become columns", type=_kind(data), **where, reason=reason, remedy=remedy
         ) from error
     if isinstance(data, (str, bytes, bytearray)) or not isinstance(data, Iterable):
         raise InvalidError("cannot write this", type=_kind(data), remedy=f"give {_TAKEN}, or an iterable of batches")
     return data
+
+
+def _at_fault(data: Given) -> tuple[str, str] | None:
+    """The first column that does not become Arrow's by itself, and why; pyarrow names columns of data frames only."""
+    rows = isinstance(data, (list, tuple))
+    frame = type(data).__module__.partition(".")[0] == "pandas"
+    if not (rows or frame or isinstance(data, Mapping)):
+        return None
+    for name in dict.fromkeys(key for row in data for key in row) if rows else data:
+        try:
+            pa.array([row.get(name) for row in data] if rows else data[name], from_pandas=frame)
+        except (pa.ArrowException, ValueError, TypeError, OverflowError, AttributeError) as error:
+            return name, str(error)
+    return None
 
 
 def _is(data: Any, library: str, name: str) -> bool:

@@ -50,6 +50,10 @@ class MergeBuilder:
     clauses: tuple[Asked, ...] = ()
     evolves: bool = False
 
+    def __repr__(self) -> str:
+        clauses = f"{len(self.clauses)} clause{'' if len(self.clauses) == 1 else 's'}"
+        return f"MergeBuilder({self.target!r}, on={self.on!r}, {clauses}: merge() does it)"
+
     def whenMatched(self, condition: Expression | None = None) -> WhenMatched:
         """Rows of the target that a row of the source matches, and that the condition is true for."""
         return WhenMatched(self, condition)

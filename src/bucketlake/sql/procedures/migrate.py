@@ -109,7 +109,7 @@ def _table(lake: Lake, name: str, options: Mapping[str, str]) -> _Table:
     location = storage_for(told["location"], lake.catalog.options)[1]
     keys = tuple(told.get("partition_columns") or ())
     source = Source(location, str(told.get("provider", "")).lower(), keys)
-    check_source(source)
+    check_source(lake.catalog.env.storage, source)
     _check_files(lake, name, source, frame.inputFiles())
     fields = field_types(frame.schema, as_declared=True)
     return _Table(name, source, Draft(fields, keys, dict(options), told.get("comment")), told.get("type") == "MANAGED")
@@ -203,7 +203,7 @@ def _migrate_table(lake: Lake, given: Arguments) -> Rows:
     goal = _own_name(lake, names.parts_of(given["target_table"])).full
     draft, threads = None, whole_number(given, "parallelism")
     location, kind = storage_for(folder["path"], lake.catalog.options)[1], folder["format"].lower()
-    check_source(Source(location, kind))
+    check_source(lake.catalog.env.storage, Source(location, kind))
     if not lake.catalog.table_exists(goal):
         frame = lake.spark.read.format(kind).load(folder["path"])
         keys = partition_keys_of(lake.catalog.env.storage, location)

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 
 from bucketlake.errors import InvalidError
 from bucketlake.file_names import parts_of
-from bucketlake.spark.column_text import column_text
+from bucketlake.spark.column_text import column_text, expression_given
 from bucketlake.spark.merge.builder import Asked, Expression, MergeBuilder
 from bucketlake.spark.settings import substituted
 from bucketlake.sql.rows.merge import MergeInto, Source, Text, When, check_order
@@ -55,6 +55,7 @@ class _Reader:
 
     def read(self, expression: Expression) -> Text:
         """An expression at its place. InvalidError for text that is not one expression."""
+        expression = expression_given(expression)
         text = expression if isinstance(expression, str) else column_text(expression, self.frame, self.source)
         if text is not None:
             cursor = Cursor(substituted(self.frame.sparkSession, text))

@@ -284,6 +284,10 @@ def _definition(lake: Lake, clause: CreateTable, frame: DataFrame | None) -> _De
         if clause.columns:
             raise InvalidError("CREATE TABLE … AS takes its columns from the query", remedy="leave the column list out")
         made.fields = field_types(as_nullable(frame.schema), as_declared=True)  # as Spark makes tables of queries
+        if not made.fields:
+            raise InvalidError(
+                "table has no columns", table=".".join(clause.name), remedy="give rows that have columns"
+            )
         return made
     if not clause.columns:
         raise InvalidError("table has no columns", table=".".join(clause.name), remedy="list the columns")

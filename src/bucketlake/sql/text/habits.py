@@ -34,6 +34,7 @@ _BEGINNINGS = {
     r"SHOW +PROCEDURES\b": "CALL sys.help() lists them",
     r"(CREATE|ALTER|DROP) +CATALOG\b": _CATALOG,
     r"(CREATE|ALTER) +FUNCTION\b": _FUNCTION,
+    r"\\[a-z?]": "helpers with a backslash are the prompt's: SHOW TABLES, DESCRIBE t, SELECT * FROM `t$snapshots`",
     r"PRAGMA\b": "DESCRIBE, or SHOW TBLPROPERTIES",
     r"SELECT +TOP +\d": "LIMIT, at the end of the query",
     r"COPY +INTO\b(?!.*\bFILE_FORMAT\b)": "COPY INTO t FROM 'folder' FILE_FORMAT = (TYPE = CSV)",
