@@ -38,6 +38,8 @@ from bucketlake.types.model import BIGINT
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.int64()), pa.field("p", pa.int32(), False)])
 OPTIONS = {"scan.manifest.parallelism": "1", "snapshot.num-retained.min": "1"}
+EVOLVING = {"data-evolution.enabled": "true", "deletion-vectors.enabled": "true"}
+SUMMED = {"fields.v.aggregate-function": "sum", "aggregation.remove-record-on-delete": "true"}
 KINDS: dict[str, tuple[list[str], dict[str, str]]] = {
     "append": ([], {"bucket": "-1"}),
     "vectors": ([], {"bucket": "-1", "deletion-vectors.enabled": "true"}),
@@ -46,6 +48,12 @@ KINDS: dict[str, tuple[list[str], dict[str, str]]] = {
     "lookup": (["k", "p"], {"bucket": "1", "changelog-producer": "lookup"}),
     "dynamic": (["k", "p"], {"bucket": "-1"}),
     "crossing": (["k"], {"bucket": "-1"}),
+    "bucketed": ([], {"bucket": "2", "bucket-key": "k"}),
+    "bucketed vectors": ([], {"bucket": "2", "bucket-key": "k", "deletion-vectors.enabled": "true"}),
+    "evolving": ([], {"row-tracking.enabled": "true", **EVOLVING}),
+    "summed": (["k", "p"], {"bucket": "2", "merge-engine": "aggregation", **SUMMED}),
+    "full": (["k", "p"], {"bucket": "1", "changelog-producer": "full-compaction"}),
+    "input": (["k", "p"], {"bucket": "1", "changelog-producer": "input", "changelog.num-retained.max": "50"}),
 }
 CHANGES: dict[str, Callable[[Catalog], Any]] = {
     "write": lambda c: c.table("t").write_arrow(rows_of([7, 8], 7)),

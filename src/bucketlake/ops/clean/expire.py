@@ -376,8 +376,8 @@ def _write_changelogs(store: Store, snapshots: Sequence[Snapshot]) -> None:
     for snapshot in snapshots:
         store.env.storage.write(store.paths.changelog(snapshot.id), encode_snapshot(snapshot))
     write_hint(store, store.paths.changelog_latest_hint, snapshots[-1].id)
-    if store.hint(store.paths.changelog_earliest_hint) is None:
-        write_hint(store, store.paths.changelog_earliest_hint, store.changelog_ids()[0])
+    if store.hint(store.paths.changelog_earliest_hint) is None and (ids := store.changelog_ids()):
+        write_hint(store, store.paths.changelog_earliest_hint, ids[0])
 
 
 def _produces(store: Store) -> bool:

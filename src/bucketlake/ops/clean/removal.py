@@ -22,6 +22,7 @@ from bucketlake.errors import NotFoundError, StorageError
 from bucketlake.format.index.index_manifest import IndexEntry
 from bucketlake.format.metadata.manifest import FileKind, FileRef, FileSource, ManifestFile
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot, encode_snapshot
+from bucketlake.ops.commit.strays import is_open
 from bucketlake.ops.scan.line import follows
 from bucketlake.ops.table.partition_stats import may_hold
 from bucketlake.ops.table.store import Store, parallel
@@ -485,14 +486,14 @@ def take_names(store: Store, gone: Sequence[tuple[int, Snapshot | bytes]], kept:
     ids, and what their files hold.
 
     Where `kept` is gone a rollback takes it back, and the rest stays. The rollback may have gone to the one that went
-    last, between two looks: where nothing else is left its name is put back.
+    last, between two looks: where nothing else is left of a table that was not dropped its name is put back.
     """
     for place, (number, held) in enumerate(gone):
         if place == 0 and not store.has_snapshot(kept):
             return 0
         delete_name(store, store.paths.snapshot(number))
         if not store.has_snapshot(kept):
-            if not store.snapshot_ids():
+            if not store.snapshot_ids() and is_open(store):
                 data = held if isinstance(held, bytes) else encode_snapshot(held)
                 store.env.storage.put_if_absent(store.paths.snapshot(number), data)
             return place + 1

@@ -23,6 +23,7 @@ from bucketlake.format.metadata.manifest import ManifestEntry
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.publish import Publisher, Request
+from bucketlake.ops.commit.strays import remove_from_gone
 from bucketlake.ops.refs.rollback import drop_tags_after, guarded, take_after
 from bucketlake.ops.refs.tags import is_held, revived
 from bucketlake.ops.rows.column_files import refuse_rewriting
@@ -150,7 +151,8 @@ def fast_forward(store: Store, name: str) -> None:
     """Give this branch, mostly the main one, the history of another: its own snapshots, tags and schemas from the
     other's first snapshot on go, and the other's take their place, oldest first.
 
-    Errors: InvalidError, NotFoundError; ConflictError where a writer commits between: what was taken over stays.
+    Errors: InvalidError, NotFoundError (also where the table is dropped meanwhile); ConflictError where a writer
+    commits between: what was taken over stays.
     """
     current = store.branch_name
     if name == MAIN:
@@ -167,17 +169,50 @@ def fast_forward(store: Store, name: str) -> None:
     schemas, tags = _schemas_for(branch, taken, name), branch.tags()  # all of it, before anything goes
     if by_catalog(store, "forward_branch", name=name):
         return
-    base = _common(store, taken[0])
+    base, own = _common(store, taken[0]), _own_schemas(store)
     with nullcontext() if base is None else guarded(store, "fast-forward-", base):
         take_after(store, base)
         if base is None:  # nothing stays: the hint first, which says where the history begins
             with suppress(StorageError):
                 store.env.storage.write(store.paths.earliest_hint, str(taken[0].id).encode())
         drop_tags_after(store, taken[0].id - 1 if base is None or base.id < taken[0].id else taken[0].id)
-        _take_schemas(store, schemas, taken[0].schema_id)
+        _take_schemas(store, schemas, own, taken[0].schema_id)
         _take_snapshots(store, [one for one in taken if base is None or one.id > base.id])
         for tag, held in tags.items():
             store.env.storage.write(store.paths.tag(tag), encode_snapshot(held))
+    _refuse_gone(store, {number: data for number, data in own.items() if schemas.get(number) == data}, schemas, taken)
+
+
+def _own_schemas(store: Store) -> dict[int, bytes]:
+    """The schemas as they are stored. Errors: as `Store.check_same`."""
+    found = {number: store.env.storage.read(store.paths.schema(number)) for number in store.schema_ids()}
+    store.check_same()
+    return found
+
+
+def _refuse_gone(store: Store, kept: Mapping[int, bytes], taken: Mapping[int, bytes], ours: list[Snapshot]) -> None:
+    """Take away what was put into the place of a table that was dropped meanwhile, and raise NotFoundError. `kept`: its
+    schemas that were not touched; `taken`: all that it was to have, `ours`: the snapshots."""
+    storage, paths = store.env.storage, store.paths
+    if all(_holds(store, paths.schema(number), data) for number, data in kept.items()):
+        return
+    files = {paths.schema(number): data for number, data in taken.items()}
+    files |= {paths.tag(name): encode_snapshot(held) for name, held in store.tags().items()}
+    for path, data in files.items():
+        with suppress(StorageError):
+            if _holds(store, path, data):
+                storage.delete(path)
+    for snapshot in reversed(ours):
+        remove_from_gone(store, snapshot)
+    remedy = "it was dropped while a branch took its place"
+    raise NotFoundError("no such table", path=paths.root, remedy=remedy)
+
+
+def _holds(store: Store, path: str, data: bytes) -> bool:
+    try:
+        return store.env.storage.read(path) == data
+    except NotFoundError:
+        return False
 
 
 def _common(store: Store, first: Snapshot) -> Snapshot | None:
@@ -199,10 +234,12 @@ def _schemas_for(branch: Store, taken: list[Snapshot], name: str) -> dict[int, b
     return found
 
 
-def _take_schemas(store: Store, theirs: Mapping[int, bytes], first: int) -> None:
+def _take_schemas(store: Store, theirs: Mapping[int, bytes], own: Mapping[int, bytes], first: int) -> None:
+    """Those that both have are not written again: they tell a table that was dropped from one that is there."""
     storage = store.env.storage
     for number, data in theirs.items():
-        storage.write(store.paths.schema(number), data)
+        if own.get(number) != data:
+            storage.write(store.paths.schema(number), data)
     for number in store.schema_ids():
         if number >= first and number not in theirs:
             storage.delete(store.paths.schema(number))

@@ -199,7 +199,9 @@ def create_tag_of(store: Store, name: str, target: Snapshot, lifetime: int | Non
 
 
 def _restore(store: Store, target: Snapshot) -> None:
-    """Give a snapshot that has expired its name back; the hint first, which keeps it from passing for a stray."""
+    """Give a snapshot that has expired its name back; the hint first, which keeps it from passing for a stray. Errors:
+    as `Store.check_same`: what was dropped gets no snapshot."""
+    store.check_same()
     write_hint(store, store.paths.earliest_hint, target.id)
     store.env.storage.put_if_absent(store.paths.snapshot(target.id), encode_snapshot(revived(store, target)))
 
