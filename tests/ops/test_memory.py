@@ -115,3 +115,31 @@ def test_a_task_stays_within_three_buffers(kind: str, tmp_path: Path) -> None:
     rows, grown = map(int, done.stdout.split())
     assert rows == 90 * 20_000
     assert grown < 3 * buffer + 150, f"{grown} MB more than before the write"
+
+
+LIMITED = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))  # as PySpark does in its workers
+import numpy as np, pyarrow as pa
+import bucketlake
+from bucketlake.ops.write.prepare import prepare_write
+from bucketlake.ops.write.write import write_batches
+from bucketlake.spark.cluster import roomy
+
+catalog = bucketlake.open(sys.argv[1])
+catalog.create_database("db")
+schema = pa.schema([pa.field("id", pa.int64(), False), ("s", pa.string())])
+store = catalog.create_table("db.t", schema, primary_keys=["id"], options={"bucket": "2"}).store
+texts = pa.array([f"{n:08} " * 14 for n in range(10_000)])
+rows = (pa.record_batch([np.arange(n, n + 10_000), texts], schema=schema) for n in range(0, 4_000_000, 10_000))
+print(sum(f.row_count for m in write_batches(roomy(store), rows, prepare_write(store, None)) for f in m.new_files))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems do not limit what a process may map")
+def test_a_worker_whose_memory_is_limited_puts_rows_aside(tmp_path: Path) -> None:
+    """`spark.executor.pyspark.memory`: a buffer of the usual size would not fit."""
+    done = subprocess.run([sys.executable, "-c", LIMITED, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-1000:]
+    assert done.stdout.split() == ["4000000"]

@@ -255,7 +255,7 @@ def test_nothing_holds_what_its_writer_is_about_to_take_back() -> None:
     assert sorted(table.store.tags()) == ["late", "old"]
 
 
-@pytest.mark.parametrize("at", [None, "snapshot-3", "schema-0"], ids=["before", "among snapshots", "before schemas"])
+@pytest.mark.parametrize("at", [None, "snapshot-3"], ids=["before", "among snapshots"])
 def test_a_branch_that_is_deleted_takes_no_schema_of_the_table_along(at: str | None) -> None:
     """It loses its schemas first: those that it lacks then are not the table's to lose."""
     inner = MapStorage()

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,35 @@ def test_workers_of_this_machine_run_in_this_environment(classic: Lake, monkeypa
     monkeypatch.setattr(cluster, "_ask", lambda spark: (["pyarrow"], None))
     with pytest.raises(UnsupportedError, match=rf"pyarrow.*PYSPARK_PYTHON.*{sys.executable}"):
         cluster.ensure_package(classic.spark)  # chosen: it stays
+
+
+def test_executors_are_asked_once_however_many_sessions_there_are(
+    classic: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each micro-batch of a stream comes with a session of its own."""
+    monkeypatch.setattr(cluster, "_LOCAL", cluster.re.compile("never"))
+    monkeypatch.setattr(cluster, "_READY", weakref.WeakSet())
+    context, jobs = classic.spark.sparkContext, []
+    context.setJobGroup("asked", "what executors are")
+    try:
+        for _ in range(3):
+            session = classic.spark.newSession()
+            cluster.ensure_package(session)
+            assert cluster.parallelism(session) == 2
+            jobs.append(len(context.statusTracker().getJobIdsForGroup("asked")))
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+    assert jobs == [1, 1, 1]
+
+
+def test_a_cluster_whose_executors_are_still_to_come_is_asked_again(
+    classic: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "_LOCAL", cluster.re.compile("never"))
+    session = classic.spark.newSession()
+    for there in (2, 64):
+        monkeypatch.setattr(type(session.sparkContext), "defaultParallelism", there)
+        assert cluster.parallelism(session) == there
 
 
 def test_what_is_no_rows(lake: Lake) -> None:
@@ -170,13 +200,14 @@ def test_parallelism_is_that_of_the_session(lake: Lake) -> None:
         ({}, None),
         ({"enabled": "false", "maxExecutors": "9"}, None),
         ({"enabled": "true", "maxExecutors": "9", "cores": "4"}, 36),
+        ({"enabled": "true", "maxExecutors": "9", "cores": "4", "cpus": "2"}, 18),
         ({"enabled": "true", "maxExecutors": "9"}, 9),
         ({"enabled": "true"}, 0),
         ({"enabled": "true", "maxExecutors": "2147483647", "cores": "4"}, 0),
     ],
 )
 def test_executors_to_come_count(settings: dict[str, str], expected: int | None) -> None:
-    names = {"cores": "spark.executor.cores"}
+    names = {"cores": "spark.executor.cores", "cpus": "spark.task.cpus"}
     given = {names.get(name, f"spark.dynamicAllocation.{name}"): value for name, value in settings.items()}
     assert cluster.tasks_to_come(given.get) == expected
 

@@ -132,6 +132,28 @@ def test_a_batch_that_comes_again_is_recognised(classic: Lake, tmp_path: Path) -
         run(lake, "other", tmp_path / "one")
 
 
+def test_a_stateful_query_goes_on_behind_a_batch_that_comes_again(classic: Lake, tmp_path: Path) -> None:
+    """Spark wants every batch evaluated: what its operators keep would lack the rows of one that was not."""
+    lake, told = classic, []
+    lake.sql("CREATE TABLE db.source (id INT, v STRING)")
+    lake.sql("CREATE TABLE db.plain (id INT, v STRING)")
+
+    def once() -> None:
+        rows_in = lake.table("db.source").read_stream().dropDuplicates(["id"])
+        how = {"trigger": {"availableNow": True}, "on_batch": told.append}
+        lake.table("db.plain").write_stream(rows_in, str(tmp_path / "c"), **how).awaitTermination()
+
+    insert(lake, (1, "a"))
+    once()
+    for note in (tmp_path / "c" / "commits").iterdir():  # as if the driver had died before Spark noted the batch
+        note.unlink()
+    once()
+    insert(lake, (1, "b"), (2, "b"))
+    once()
+    assert [(one.batch, one.again) for one in told] == [(0, False), (0, True), (1, False)]
+    assert rows(lake, "plain") == [(1, "a"), (2, "b")]
+
+
 def test_changes_with_their_kinds(classic: Lake, tmp_path: Path) -> None:
     lake = classic
     lake.sql(

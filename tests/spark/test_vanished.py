@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
 
 from bucketlake.errors import NotFoundError
 from bucketlake.spark import actions, cluster
+from bucketlake.spark.merge import held
 from bucketlake.spark.read import native, reader
 from bucketlake.spark.session import Lake
 
@@ -93,3 +95,35 @@ def test_rows_of_a_table_that_is_written_from_another(classic: Lake, monkeypatch
         classic.sql("INSERT INTO u SELECT * FROM t")
     monkeypatch.undo()
     assert classic.table("u").latest_snapshot() is None
+
+
+@pytest.mark.parametrize("kind", ["keyed", "append"])
+def test_a_statement_begins_anew_where_an_executor_died_with_rows_of_it(
+    classic: Lake, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """A MERGE's source is evaluated once, and kept by the executors without the means to make it again."""
+    lake, keep, lost = classic, held.decided_later, []
+    lake.sql(f"CREATE TABLE t (k INT, v STRING) {KINDS[kind]}")
+    lake.sql("INSERT INTO t SELECT CAST(id AS INT), 'x' FROM range(10)")
+
+    def losing(frame: DataFrame) -> DataFrame:
+        stored = lake.spark.sparkContext._jsc.getPersistentRDDs
+        before, found = set(stored()), keep(frame)
+        if not lost:
+            found.count()
+            lost.extend(set(stored()) - before)
+            for number in lost:
+                stored()[number].unpersist(True)
+        return found
+
+    monkeypatch.setattr(held, "decided_later", losing)
+    monkeypatch.setattr(held, "FEW_ROWS", 2)
+    source = "(SELECT CAST(id AS INT) AS k, 'y' AS v FROM range(5, 15))"
+    lake.sql(
+        f"MERGE INTO t USING {source} s ON t.k = s.k WHEN MATCHED THEN UPDATE SET v = t.v || s.v "
+        "WHEN NOT MATCHED THEN INSERT *"
+    )
+    assert lost
+    rows = {row.k: row.v for row in lake.table("t").read().collect()}
+    assert rows == {k: "x" if k < 5 else "xy" if k < 10 else "y" for k in range(15)}
+    assert [snapshot.operation for snapshot in lake.table("t").snapshots()].count("MERGE") == 1

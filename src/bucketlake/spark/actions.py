@@ -1,10 +1,11 @@
-"""The Spark actions of statements and tables: a file that vanished under one is told as any other that is not there.
+"""The Spark actions of statements and tables: what vanished under one is told as an error of ours.
 
     to_arrow(frame), rows(frame), count(frame)
     with lost_told(): …                             any other action
 
 Another writer may expire a snapshot while Spark reads it. Spark tells that by a trace of the JVM; told as NotFoundError
-it lets a statement begin anew on the newest snapshot (`ops.commit.outcome.Attempts`).
+it lets a statement begin anew on the newest snapshot (`ops.commit.outcome.Attempts`). So does a ConflictError, for rows
+that an executor kept for several actions (`spark.write.kept`) and took with it as it died: nothing is committed then.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 
-from bucketlake.errors import BucketlakeError, NotFoundError
+from bucketlake.errors import BucketlakeError, ConflictError, NotFoundError
 from bucketlake.ops.rows.one_file import READ_AGAIN
 
 _LOST = re.compile(
@@ -27,21 +28,25 @@ _LOST = re.compile(
 )
 
 
+_KEPT = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
+
+
 def to_arrow(frame: DataFrame) -> pa.Table:
-    """The rows of a frame in the driver. NotFoundError for files that have vanished."""
+    """The rows of a frame in the driver. NotFoundError for files that have vanished, ConflictError for rows that were
+    kept."""
     with lost_told():
         return frame.toArrow()
 
 
 def rows(frame: DataFrame) -> list[Row]:
-    """The rows of a frame as Spark's. NotFoundError for files that have vanished."""
+    """The rows of a frame as Spark's. Errors: as `to_arrow`."""
     with lost_told():
         found: list[Row] = frame.collect()
         return found
 
 
 def count(frame: DataFrame) -> int:
-    """How many rows a frame has. NotFoundError for files that have vanished."""
+    """How many rows a frame has. Errors: as `to_arrow`."""
     with lost_told():
         return int(frame.count())
 
@@ -53,13 +58,19 @@ def is_too_large(error: Exception) -> bool:
 
 @contextmanager
 def lost_told() -> Iterator[None]:
-    """NotFoundError in the place of what Spark raises for a file that has vanished."""
+    """NotFoundError in the place of what Spark raises for a file that has vanished, ConflictError for kept rows."""
     try:
         yield
     except BucketlakeError:
         raise
     except Exception as error:
-        lost = _LOST.search(str(error))
+        text = str(error)
+        if _KEPT in text:
+            raise ConflictError(
+                "an executor died that kept rows of the statement, which must not be evaluated anew in part",
+                remedy="run the statement again: nothing was committed",
+            ) from error
+        lost = _LOST.search(text)
         if lost is None:
             raise
         raise NotFoundError(

@@ -1,7 +1,7 @@
 """What the executors of a session are: how many tasks run at once, and whether they can import this package.
 
-Executors of `local[…]` on classic Spark are this machine. All others are asked once a session; where the package is
-missing or another, it is sent along; where something that it needs is missing, an error says what.
+Executors of `local[…]` on classic Spark are this machine. All others are asked once an application; where the package
+is missing or another, it is sent along; where something that it needs is missing, an error says what.
 """
 
 from __future__ import annotations
@@ -48,10 +48,12 @@ class _Sized(Protocol):
 S = TypeVar("S", bound=_Sized)
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 _USUAL_MEMORY = 4 << 30
+_MAPPED_SHARE = 16  # part of what a process may map that buffers rows: libraries map much that they never use
+_LEAST_BUFFER = 16 << 20
 _BUFFER_SHARE = 8  # part of a core's memory that buffers rows; sorting takes twice as much again
 
 _PARALLELISM: weakref.WeakKeyDictionary[SparkSession, int] = weakref.WeakKeyDictionary()
-_READY: weakref.WeakSet[SparkSession] = weakref.WeakSet()
+_READY: weakref.WeakSet[Any] = weakref.WeakSet()  # by `_application`
 
 _SMALL = 1 << 20  # bytes
 _CARRIED = 4 << 20  # bytes of values that every task is sent, rather than its own by a shuffle
@@ -64,20 +66,24 @@ A = TypeVar("A", bound=Action)
 
 
 def parallelism(spark: SparkSession) -> int:
-    """How many tasks the session runs at once; asked once a session, each time where executors come and go: then as
-    many as there may be, where that is limited."""
+    """How many tasks the session runs at once: on a cluster as many as the executors that are there by now, and with
+    dynamic allocation those that there may be, where that is limited."""
     known = _PARALLELISM.get(spark)
     if known is None:
         local = _LOCAL.fullmatch(_master(spark))
         if local and local[1] != "*":
             known = int(local[1] or 1)
-        else:
+        elif is_connect(spark):
             row = spark.range(0, 1 << 16).select(F.spark_partition_id().alias("p")).agg(F.max("p")).collect()[0]
             known = int(row[0]) + 1
+        else:
+            known = int(spark.sparkContext.defaultParallelism)
+        known = max(known // _cores_a_task(spark.conf.get), 1)
         may_be = tasks_to_come(spark.conf.get)
         if may_be is not None:
             return max(known, may_be)
-        _PARALLELISM[spark] = known
+        if local or is_connect(spark):  # others begin with few executors, or none, and more come
+            _PARALLELISM[spark] = known
     return known
 
 
@@ -85,10 +91,13 @@ def tasks_to_come(setting: Callable[[str, str], str | None]) -> int | None:
     """How many tasks may run at once with dynamic allocation, 0 where there is no limit; None without it."""
     if str(setting("spark.dynamicAllocation.enabled", "false")).lower() != "true":
         return None
-    most = int(setting("spark.dynamicAllocation.maxExecutors", "0") or 0) * int(
-        setting("spark.executor.cores", "1") or 1
-    )
+    cores = int(setting("spark.executor.cores", "1") or 1) // _cores_a_task(setting)
+    most = int(setting("spark.dynamicAllocation.maxExecutors", "0") or 0) * max(cores, 1)
     return most if most <= MOST_TASKS else 0
+
+
+def _cores_a_task(setting: Callable[[str, str], str | None]) -> int:
+    return max(int(setting("spark.task.cpus", "1") or 1), 1)
 
 
 def is_connect(spark: SparkSession) -> bool:
@@ -96,12 +105,18 @@ def is_connect(spark: SparkSession) -> bool:
     return ".connect." in type(spark).__module__
 
 
+def _application(spark: SparkSession) -> Any:
+    """What the executors are of: a classic session's context, since each micro-batch of a stream comes with a session
+    of its own; a Connect session itself, for what is sent to its tasks is its own."""
+    return spark if is_connect(spark) else spark.sparkContext
+
+
 def ensure_package(spark: SparkSession) -> None:
     """Make sure that tasks can import this package, sending it along where they cannot.
 
     Raises UnsupportedError naming the packages that executors lack.
     """
-    if spark in _READY:
+    if _application(spark) in _READY:
         return
     local = not is_connect(spark) and bool(_LOCAL.fullmatch(_master(spark)))
     if not local or not _is_this_python(spark):
@@ -122,7 +137,7 @@ def ensure_package(spark: SparkSession) -> None:
                 "executors import another version of the package bucketlake than the driver",
                 remedy="remove it there, or install the driver's version",
             )
-    _READY.add(spark)
+    _READY.add(_application(spark))
 
 
 def run_tasks(frame: DataFrame, action: Action) -> list[Any]:
@@ -254,9 +269,20 @@ def memory_bytes() -> int:
     return min(total, int(limit)) if limit.isdigit() else total
 
 
+def address_space() -> int | None:
+    """Bytes that this process may map, as Spark limits its Python workers; None where nothing does."""
+    try:
+        resource = import_module("resource")
+    except ImportError:  # no such limits on this system
+        return None
+    soft = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return None if soft == resource.RLIM_INFINITY else int(soft)
+
+
 def roomy(store: Store) -> Store:
     """The store with a write buffer of twice the usual size, where the machine has the memory and the table does not
-    say how large it should be.
+    say how large it should be; with a smaller one where Spark gives its Python workers less
+    (`spark.executor.pyspark.memory`).
 
     A buffer that holds all rows of a task spares it the spill, which costs as much as encoding the files. A task's
     memory stays below three times `write-buffer-size` and 300 MB (docs/spec/writing.md#memory).
@@ -266,6 +292,9 @@ def roomy(store: Store) -> Store:
     usual = store.options.get("write-buffer-size")
     room = memory_bytes() // (_BUFFER_SHARE * (os.cpu_count() or 1))
     size = max(usual, min(room, 2 * usual))
+    limit = address_space()
+    if limit is not None:
+        size = min(size, max(limit // _MAPPED_SHARE, _LEAST_BUFFER))
     return store.with_options({"write-buffer-size": f"{size} b"})
 
 

@@ -201,8 +201,9 @@ class LakeTable(Streams):
 
     def write_batch(self, frame: DataFrame, query: str, batch_id: int, **options: Any) -> Snapshot | None:
         """Write what `foreachBatch` gives as one commit of batch `batch_id` of `query`, a name that stays the same for
-        as long as the query's checkpoint; a batch that is there already is left as it is. The snapshot, None without
-        rows. `watermark` among the options: of the snapshot, epoch milliseconds."""
+        as long as the query's checkpoint; a batch that is there already is left as it is, but evaluated: the query's
+        state goes on. The snapshot, None without rows. `watermark` among the options: of the snapshot, epoch
+        milliseconds."""
         batch = BatchName(query, batch_id, watermark=options.pop("watermark", None), first=True)
         return write_batch(self.table.with_options(options), frame, batch, Written(), None)
 

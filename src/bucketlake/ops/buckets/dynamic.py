@@ -19,7 +19,7 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from bucketlake.errors import BucketlakeError, CorruptError, NotFoundError
+from bucketlake.errors import BucketlakeError, ConflictError, CorruptError, NotFoundError
 from bucketlake.format.guard import check_size
 from bucketlake.format.index.hash_index import ascending, decode_hashes, encode_hashes, verify
 from bucketlake.format.index.index_manifest import HASH, IndexEntry, IndexFile
@@ -102,8 +102,8 @@ class DynamicAssigner(Assigner):
     """Numbers the groups of a dynamic table; new keys get a bucket by the table's rule.
 
     `index_base`: the index manifest that known keys are looked up in; `occupied`: (partition, bucket) with live files;
-    `rule`: how buckets fill; `first_load`: partitions that had no bucket, and how many they get. Made by
-    `dynamic_assigner`.
+    `rule`: how buckets fill; `first_load`: partitions that had no bucket, and how many they get; others are none of
+    which rows were expected. Made by `dynamic_assigner`.
     """
 
     rule: BucketRule = field(default_factory=lambda: BucketRule(1))
@@ -128,10 +128,28 @@ class DynamicAssigner(Assigner):
         return result
 
     def _assigned(self, partition: bytes, hashes: Hashes) -> Codes:
+        if self.first_load:
+            return self._loaded_first(partition, hashes, self._first_count(partition))
+        return self._on_base(lambda: self._looked_up(partition, hashes))
+
+    def _first_count(self, partition: bytes) -> int:
+        """How many buckets a partition gets in a first load; one that was not counted (its rows are evaluated again to
+        be written, and chance and times come out otherwise) as many as the largest: all tasks must agree.
+
+        Raises ConflictError for one that has buckets: tasks would not agree about keys that are new there.
+        """
         count = self.first_load.get(partition)
         if count is not None:
-            return self._loaded_first(partition, hashes, count)
-        return self._on_base(lambda: self._looked_up(partition, hashes))
+            return count
+        if any(partition == other for other, _ in self.occupied):
+            raise ConflictError(
+                "rows came for another partition than when they were counted",
+                table=self.store.paths.root,
+                partition=self.store.paths.partition_texts(partition),
+                remedy="write again",
+            )
+        self.first_load = {**self.first_load, partition: max(self.first_load.values())}
+        return self.first_load[partition]
 
     def _on_base(self, look: Callable[[], T]) -> T:
         """What is found in the index of the base, in the newest one where that has expired. The messages keep the base,

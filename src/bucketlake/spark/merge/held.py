@@ -1,7 +1,7 @@
 """Rows that are evaluated once and used several times: in the driver where they are few, else kept by the executors.
 
-What the executors keep cannot be computed again: a lost executor fails the statement rather than that rows which are
-made by chance come out otherwise.
+What the executors keep cannot be computed again: with a lost executor the statement begins anew as a whole, rather than
+that rows which are made by chance come out otherwise in part.
 """
 
 from __future__ import annotations

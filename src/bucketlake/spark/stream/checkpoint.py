@@ -5,6 +5,7 @@
 
     metadata            { "id": … }
     offsets/<batch>     v1, a line of JSON with "batchWatermarkMs", a line a source
+    state/              what operators keep from batch to batch, if there are any
 
 Spec: docs/spec/streaming.md#batches
 """
@@ -59,6 +60,14 @@ class Checkpoint:
             data = self.read(f"offsets/{batch}")
             return Noted(hashlib.sha256(data).hexdigest()[:32], _watermark(data))
         return Noted()
+
+    def keeps_state(self) -> bool:
+        """Whether the query has operators that keep state; True where that is not known here."""
+        try:
+            env, root = open_env(self.folder, {})
+            return bool(env.storage.list(f"{root}/state")) or not env.storage.list(root)
+        except Exception:
+            return True
 
     def read(self, name: str) -> bytes:
         """A file of it. NotFoundError without it, UnsupportedError where checkpoints cannot be read here."""

@@ -25,7 +25,7 @@ from bucketlake.schema.merging import Merging
 from bucketlake.schema.schema import BucketMode
 from bucketlake.spark.maintain import compaction
 from bucketlake.spark.stream.batch_done import BatchDone, Steps, added_by, tell_batch
-from bucketlake.spark.stream.checkpoint import Query
+from bucketlake.spark.stream.checkpoint import Checkpoint, Query
 from bucketlake.spark.stream.idle import IdleMarks
 from bucketlake.spark.stream.lane import Lane
 from bucketlake.spark.write import writer
@@ -39,12 +39,14 @@ MODES = ("append", "update", "complete")
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """How the batches of one query are written. `mode`: Spark's output mode; `kinds`: as `writer.WriteRequest`."""
+    """How the batches of one query are written. `mode`: Spark's output mode; `kinds`: as `writer.WriteRequest`;
+    `keeps_state`: asked where a batch comes again, None: it may."""
 
     mode: str = "append"
     kinds: str | None = None
     told: Callable[[BatchDone], None] | None = None
     steps: Steps | None = None  # of one batch
+    keeps_state: Callable[[], bool] | None = None
 
 
 def check_mode(table: Table, mode: str) -> None:
@@ -86,6 +88,9 @@ def write_batch(table: Table, frame: DataFrame, batch: BatchName, how: Written, 
         return writer.write(frame.sparkSession, table, frame, replace(request, batch=name))
 
     snapshot = written_once(store, batch, write)
+    if not begun and (how.keeps_state is None or how.keeps_state()):
+        # What the query's operators keep (groups, joins, duplicates) goes on with every batch, its rows wanted or not.
+        frame.write.format("noop").mode("append").save()
     if snapshot is not None and not begun and must_compact(store) and not store.options.get("write-only"):
         # The run that committed it may have died before its rows could be seen.
         compaction.compact(frame.sparkSession, table, compaction.Request(full=False))
@@ -122,7 +127,8 @@ class Sink:
         self._lane = lane
         steps, batch = Steps(store.env.clock), self.query.batch(number)
         newest = self.table.latest_snapshot()
-        snapshot = write_batch(self.table, frame, batch, replace(self.how, steps=steps), lane)
+        how = replace(self.how, steps=steps, keeps_state=Checkpoint(self.query.checkpoint).keeps_state)
+        snapshot = write_batch(self.table, frame, batch, how, lane)
         self._merge_small_files(frame, lane)
         self._mark_done()
         if self.how.told is None and self.batches is None and not listening(BatchCommitted):

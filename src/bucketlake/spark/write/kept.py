@@ -1,14 +1,14 @@
 """Rows of a frame that several actions look at: the one place that says how they are kept.
 
     decided(frame)         something was found among the rows (which change, that none is wrong, how many there are)
-                           that must hold of those that are written: a lost executor fails the statement
+                           that must hold of those that are written: a lost executor is a ConflictError
     shaped(frame)          what is found gives files their shape alone (buckets of new partitions, ranges of an order),
                            or the rows follow from decided ones: a lost executor evaluates its own anew
 
 Rows that are evaluated anew can be others: chance, times, a source that has changed. So the first are kept by the
 executors without the means to make them again (`localCheckpoint`, classic and Connect alike): nothing of the statement
-is committed then, and it, or a stream's batch, can be tried again. Until it ends they take memory and disk of the
-executors as rows, not as packed columns, and cost one pass before the first look.
+is committed then, and it begins anew as a whole, as where others' commits came first. Until it ends they take memory
+and disk of the executors as rows, not as packed columns, and cost one pass before the first look.
 
 Spec: docs/spec/writing.md#rows-that-are-looked-at-twice
 """
