@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, UnsupportedError
-from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.schema import schema as core
 from bucketlake.schema.default import stored_default
 from bucketlake.spark.assignment import Rules
@@ -156,9 +155,8 @@ class _Rename:
     def run(self, lake: Lake, name: names.LakeName) -> None:
         bare = len(self.parts) == 1
         if len(self.parts) == 3 and self.parts[0].lower() not in lake.catalog_names:
-            raise InvalidError(
-                "Only supports operations within the same catalog", target=self.parts[0], current=CATALOG_NAMES[1]
-            )
+            at = lake.catalog_names[-1]
+            raise InvalidError("Only supports operations within the same catalog", target=self.parts[0], current=at)
         target = names.LakeName(name.database, self.parts[0]) if bare else names.target(lake, self.parts)
         lake.catalog.rename_table(name.full, target.full)
 

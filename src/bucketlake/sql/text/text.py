@@ -162,6 +162,12 @@ def split_statements(text: str) -> list[str]:
     return [text[start:end] for start, end in statement_places(text)]
 
 
+def past_comments(text: str) -> str:
+    """The text with blanks for the comments before its first word: what a statement is, its beginning says."""
+    lead = text[: tokenize(text)[0].start]
+    return text if not lead.strip() else blank(text, [(0, len(lead))])
+
+
 def with_quoted(text: str) -> str:
     """The text, names with `$` in backticks, as Spark reads them: Flink's `SELECT * FROM t$snapshots`."""
     if "$" not in text:
