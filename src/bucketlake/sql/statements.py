@@ -120,8 +120,8 @@ class _Set:
 
 def _set(cursor: Cursor) -> Statement | None:
     """`SET 'k' = 'v'` and `RESET 'k'`, Flink's spelling: its own keys are accepted without effect, options of tables
-    are the session's for lake tables, others are Spark's; and options of lake tables, whose keys need no quotes here.
-    Spark's spelling is Spark's."""
+    are the session's for lake tables, others are Spark's; options of lake tables, whose keys need no quotes here; and
+    SET CATALOG. Spark's spelling of others is Spark's."""
     option = _OPTION.fullmatch(cursor.text)
     if option is not None:
         cursor.at = len(cursor.tokens)
@@ -130,7 +130,7 @@ def _set(cursor: Cursor) -> Statement | None:
     word = cursor.next()
     token = cursor.peek()
     if token is None or token.kind != "string":
-        return None
+        return ddl.set_catalog(cursor) if word.is_word("SET") else None
     key = cursor.string()
     if word.is_word("RESET"):
         return _Set(_session_key(key), None)

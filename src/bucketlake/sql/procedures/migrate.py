@@ -51,10 +51,9 @@ class _Table:
 def _check(given: Arguments) -> None:
     kind = given["source_type"].strip().lower()
     if kind not in _SOURCES:
-        reason = "its files are not all of its rows" if kind in _FOREIGN else None
         raise UnsupportedError(
             f"Unsupported connector {given['source_type']}",
-            reason=reason,
+            **({"reason": "its files are not all of its rows"} if kind in _FOREIGN else {}),
             known=list(_SOURCES),
             remedy="CREATE TABLE … AS SELECT copies the rows",
         )

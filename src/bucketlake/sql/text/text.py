@@ -458,6 +458,8 @@ class Cursor:
         return self.string() if token is not None and token.kind == "string" else self._bare_key()
 
     def _bare_key(self) -> str:
+        if (token := self.peek()) is not None and token.kind == "sign":
+            self.fail("expected the key of an option")
         start = self.next()
         end = start
         while (token := self.peek()) is not None and token.start == end.end and token.value not in ("=", ",", ")"):
