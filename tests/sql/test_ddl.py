@@ -437,12 +437,15 @@ def test_flinks_like_with_options_or_without(classic: Lake) -> None:
 
 def test_flinks_modify_says_what_may_be_null(classic: Lake) -> None:
     lake = classic
-    lake.sql("CREATE TABLE t (id INT PRIMARY KEY NOT ENFORCED, c FLOAT NOT NULL, r ROW<n INT NOT NULL> NOT NULL)")
+    lake.sql(
+        "CREATE TABLE t (id INT PRIMARY KEY NOT ENFORCED, c FLOAT NOT NULL, r ROW<n INT NOT NULL> NOT NULL) "
+        "WITH ('alter-column-null-to-not-null.disabled' = 'false')"
+    )
     nullable = {}
     for statement in (
         "MODIFY c DOUBLE",
         "MODIFY c DOUBLE NOT NULL",
-        "MODIFY (ID BIGINT, C DOUBLE COMMENT 'of c')",
+        "MODIFY (ID INT COMMENT 'key', C DOUBLE COMMENT 'of c')",
         "CHANGE COLUMN r.n n BIGINT",  # Hive's: what it does not say stays
         "ALTER COLUMN c SET NOT NULL",
     ):
@@ -456,7 +459,11 @@ def test_flinks_modify_says_what_may_be_null(classic: Lake) -> None:
         (False, True, False),
         (False, False, False),
     ]
-    assert not lake.table("t").schema.field("r").type.fields[0].type.nullable
+    schema = lake.table("t").schema
+    assert not schema.field("r").type.fields[0].type.nullable
+    assert (schema.field("id").description, schema.field("c").description) == ("key", "of c")
+    with pytest.raises(InvalidError, match="Cannot update primary key"):
+        lake.sql("ALTER TABLE t MODIFY id BIGINT")
 
 
 def test_what_flink_computes_is_refused_by_name(classic: Lake) -> None:

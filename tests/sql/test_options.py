@@ -129,7 +129,6 @@ def test_options_of_a_session_in_flinks_spelling(classic: Lake) -> None:
         "'scan.snapshot-id'": (1, 1),  # of all tables
         "'paimon.*.default.t.scan.snapshot-id'": (1, 2),
         "'paimon.paimon.default.u.scan.snapshot-id'": (2, 1),
-        "'paimon.elsewhere.default.u.scan.snapshot-id'": (2, 2),
         "'execution.checkpointing.interval'": (2, 2),
     }
     for key, expected in said.items():
@@ -139,6 +138,16 @@ def test_options_of_a_session_in_flinks_spelling(classic: Lake) -> None:
         finally:
             lake.sql(f"RESET {key}")
         assert _of(lake, both) == [(2, 2)], key
+    for key in ("'paimon.elsewhere.default.u.scan.snapshot-id'", "spark.paimon.elsewhere.default.u.scan.snapshot-id"):
+        with pytest.raises(InvalidError, match="in no known catalog.*elsewhere"):
+            lake.sql(f"SET {key} = '1'")
+    lake.spark.conf.set("spark.sql.catalog.elsewhere", "some.Catalog")
+    try:
+        lake.sql("SET spark.paimon.elsewhere.default.u.scan.snapshot-id = 1")
+        assert _of(lake, both) == [(2, 2)]
+    finally:
+        lake.spark.conf.unset("spark.sql.catalog.elsewhere")
+        lake.sql("RESET spark.paimon.elsewhere.default.u.scan.snapshot-id")
 
 
 def test_a_comment_before_a_statement_changes_nothing(classic: Lake) -> None:

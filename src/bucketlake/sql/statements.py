@@ -16,9 +16,10 @@ from pyspark.errors import PySparkException
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
 from bucketlake.options.model import ENGINE
 from bucketlake.options.options import find_option
+from bucketlake.options.session import PREFIXES
 from bucketlake.spark.handed import given_to
 from bucketlake.spark.raised import interrupts_stay, of_task
-from bucketlake.spark.settings import require_running, settings_stay, substituted
+from bucketlake.spark.settings import require_running, setting_of, settings_stay, substituted
 from bucketlake.sql.procedures import call
 from bucketlake.sql.query import immediate, query, unknown
 from bucketlake.sql.query.given import Braces, read_braces, with_identifiers, with_values
@@ -114,8 +115,22 @@ class _Set:
             return
         if self.value is None:
             lake.spark.conf.unset(self.key)
-        else:
-            lake.spark.conf.set(self.key, self.value)
+            return
+        _refuse_other_catalogs(lake, self.key)
+        lake.spark.conf.set(self.key, self.value)
+
+
+def _refuse_other_catalogs(lake: Lake, key: str) -> None:
+    """InvalidError for an option of a table in a catalog that nobody knows: it would say nothing to any table."""
+    own = next((key[len(prefix) :] for prefix in PREFIXES if key.startswith(prefix)), "")
+    catalog, *place = own.split(".", 3)
+    if len(place) < 3 or catalog == "*" or catalog.lower() in lake.catalog_names:
+        return
+    if find_option(own) is not None or find_option(place[2]) is None:
+        return
+    if setting_of(lake.spark, f"spark.sql.catalog.{catalog}") is None:
+        remedy = f"the lake's is {lake.catalog_names[-1]}, and * stands for any"
+        raise InvalidError("an option of a table in no known catalog", option=key, catalog=catalog, remedy=remedy)
 
 
 def _set(cursor: Cursor) -> Statement | None:

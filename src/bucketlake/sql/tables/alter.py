@@ -8,7 +8,7 @@ Spec: docs/sql/ddl.md#alter-table
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -109,10 +109,17 @@ class _Change:
 
     def _idle(self, schema: core.TableSchema, change: core.SchemaChange | _Default, sensitive: Sensitive) -> bool:
         if isinstance(change, core.UpdateColumnNullability) and self.flink and change.nullable:
-            return spelled(schema, change.column, sensitive)[0] in schema.primary_keys
+            return spelled(schema, _parts(change.column), sensitive)[0] in schema.primary_keys
+        if isinstance(change, core.UpdateColumnType) and len(path := _parts(change.column)) == 1:
+            present = schema.field(spelled(schema, path, sensitive)[0]).type
+            return bool(present.with_nullable(True) == change.type.with_nullable(True))
         if isinstance(change, core.DropColumn):
             return self.if_exists and not has_column(schema, change.column)
         return isinstance(change, core.AddColumn) and self.if_not_exists and has_column(schema, change.column)
+
+
+def _parts(column: str | Sequence[str]) -> tuple[str, ...]:
+    return (column,) if isinstance(column, str) else tuple(column)
 
 
 def meant(schema: core.TableSchema, change: core.SchemaChange | _Default, sensitive: Sensitive) -> core.SchemaChange:
@@ -128,7 +135,7 @@ def meant(schema: core.TableSchema, change: core.SchemaChange | _Default, sensit
         return change
     if isinstance(change, core.DropPrimaryKey) or change.column is None:
         return change
-    path = (change.column,) if isinstance(change.column, str) else tuple(change.column)
+    path = _parts(change.column)
     if isinstance(change, core.AddColumn):
         parent = spelled(schema, path[:-1], sensitive) if len(path) > 1 else ()
         if has_column(schema, (*parent, path[-1]), sensitive):
