@@ -27,6 +27,7 @@ from bucketlake.catalog import Catalog
 from bucketlake.spark.java import ensure_java
 from bucketlake.spark.session import Lake, new_session
 
+from .costly import waiting
 from .on_connect import LATER, left_out
 from .profile import SHARE, SLOW, SOAK, chosen, examples
 from .quick import INTERPRETED, SETTINGS, few_collections, folders_in_memory, quick_look_ups
@@ -58,9 +59,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     seen: set[str] = set()
     kept, left = [], []
+    here = [item for item in items if not _is_remote(item) and not item.get_closest_marker("slow")]
+    wait = waiting([item.nodeid for item in here])
     for item in items:
-        remote = getattr(item, "callspec", None) is not None and item.callspec.params.get("lake") == "connect"
-        if remote and item.nodeid.partition("[")[0] in LATER:
+        remote = _is_remote(item)
+        if item.nodeid in wait or (remote and item.nodeid.partition("[")[0] in LATER):
             item.add_marker("slow")
         slow = item.get_closest_marker("slow")
         later = item.get_closest_marker("soak") or (slow and not (SLOW and chosen(item.nodeid, SHARE)))
@@ -70,6 +73,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (left if remote and left_out(item.nodeid.partition("[")[0], seen) else kept).append(item)
     items[:] = kept
     config.hook.pytest_deselected(items=left)
+
+
+def _is_remote(item: pytest.Item) -> bool:
+    """Whether a test runs on Spark Connect."""
+    case = getattr(item, "callspec", None)
+    return case is not None and case.params.get("lake") == "connect"
 
 
 def pytest_collection_finish() -> None:

@@ -6,7 +6,8 @@ from itertools import combinations, product
 from pathlib import Path
 
 import pytest
-from tests.on_connect import CHOSEN
+from tests.costly import STAY, waiting
+from tests.on_connect import CHOSEN, LATER
 from tests.profile import chosen, pairwise
 from tests.shares import LONG, PEERS
 
@@ -53,6 +54,13 @@ def test_each_test_is_in_one_share() -> None:
     assert all(chosen(name, "1/1") for name in names)
 
 
+def test_as_many_cases_of_a_costly_test_stay_as_it_says() -> None:
+    for function, count in STAY.items():
+        names = [f"{function}[{number}]" for number in range(17)]
+        assert len(set(names) - waiting([*names, "tests/test_a.py::test_b"])) == count
+        assert waiting([function]) == (set() if count else {function})
+
+
 def test_no_value_no_case() -> None:
     assert pairwise(range(3), ()) == []
 
@@ -62,8 +70,10 @@ def test_files_and_tests_that_are_named_exist() -> None:
     assert [file for file in (*LONG, *PEERS) if not (root / file).exists()] == []
     missing = [
         (file, name)
-        for file, names in CHOSEN.items()
-        for name in names
+        for file, name in (
+            *((file, name) for file, names in CHOSEN.items() for name in names),
+            *(test.split("::") for test in (*STAY, *LATER)),
+        )
         if f"def {name}(" not in (root / file).read_text()
     ]
     assert missing == []

@@ -228,7 +228,9 @@ class Table(Upkeep, Streams, Frames):
         """The partitions that have files, as column → text, sorted."""
         if not self.store.schema.partition_keys:
             return []
-        shown = fallback.shown_branches(self.store, Selection(self.latest_snapshot()))
+        snapshot = self.latest_snapshot()
+        self.store.check_holds(snapshot)
+        shown = fallback.shown_branches(self.store, Selection(snapshot))
         only = [(store, snapshot, EntryFilter(partitions=chosen)) for store, snapshot, chosen in shown]
         found = {entry.partition for store, snapshot, some in only for entry in live_entries(store, snapshot, some)}
         texts = [self.store.paths.partition_texts(partition) for partition in found]

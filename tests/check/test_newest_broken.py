@@ -81,23 +81,15 @@ def test_several_are_damaged() -> None:
     assert keys(table) == [1, 2] and table.fsck().codes <= {"orphan-file"}
 
 
-def test_a_damaged_snapshot_below_the_newest_stays() -> None:
-    storage, table = made()
-    damage(storage, table, 2)
-    report = table.fsck()
-    assert report.codes - {"orphan-file"} == {"snapshot-broken"}
-    before = dict(storage.files)
-    assert {one.state for one in table.repair(report, dry_run=False).actions} == {"cannot"}
-    assert storage.files == before and keys(table) == [1, 2, 3]
-
-
 def test_where_nothing_can_be_read_nothing_goes() -> None:
     storage, table = made(1)
     damage(storage, table, 1)
     report = table.fsck()
     assert report.codes - {"orphan-file"} == {"snapshot-broken"}
     before = dict(storage.files)
-    assert {one.state for one in table.repair(report, ALLOW, dry_run=False).actions} == {"cannot"}
+    assert {one.state for one in table.repair(report, ALLOW, dry_run=False).actions} == {"cannot", "to be named"}
+    with pytest.raises(NotFoundError, match=r"no snapshot behind .*newest-broken"):
+        table.repair(report, ("snapshot-broken",), dry_run=False)
     with pytest.raises(NotFoundError, match="rollback|exist"):
         table.rollback_to(2)
     assert storage.files == before
@@ -182,7 +174,7 @@ def test_it_dies_at_every_call(fault: str, tagged: bool) -> None:
         storage = MapStorage()
         storage.files = dict(start.files)
         report = over(table, storage).fsck()
-        faulty = FaultStorage(storage, _nth(at, fault))
+        faulty = FaultStorage(storage, nth(at, fault))
         with suppress(Killed, BucketlakeError):
             over(table, faulty).repair(report, ALLOW, dry_run=False)
         calls = max(calls, len(faulty.calls))
@@ -200,7 +192,7 @@ def test_it_dies_at_every_call(fault: str, tagged: bool) -> None:
     assert calls > 10 and at < 199
 
 
-def _nth(at: int, fault: str) -> Callable[[int, str, str], str | None]:
+def nth(at: int, fault: str) -> Callable[[int, str, str], str | None]:
     return lambda k, operation, path: fault if k == at else None
 
 

@@ -21,6 +21,7 @@ def canonical(array, text, **flags):
 
 
 TEXT = pa.array(["a", None, "bc"])
+NOT_UTF_8 = pa.array([b"a", b"\xff\xfe", b"z"]).view(pa.string())
 
 
 @pytest.mark.parametrize(
@@ -119,6 +120,9 @@ def test_zones_are_not_guessed_unless_trusted():
         (pa.array([100]), "DECIMAL(2, 0)", "does not fit"),
         (pa.array([86_400_000], pa.int32()), "TIME(3)", "does not fit"),
         (pa.array(["abcd"]), "VARCHAR(3)", "longer than its column"),
+        (NOT_UTF_8, "STRING", "text that is not UTF-8"),
+        (NOT_UTF_8.slice(1, 1), "VARCHAR(9)", "text that is not UTF-8"),
+        (pa.ListArray.from_arrays([0, 3], NOT_UTF_8), "ARRAY<STRING>", "text that is not UTF-8"),
         (pa.array([b"abcd"]), "VARBINARY(3)", "longer than its column"),
         (pa.array([1]), "ARRAY<INT>", "wrong type"),
         (pa.array([[1]]), "ROW<a INT>", "wrong type"),
@@ -135,6 +139,11 @@ def test_misfits_name_the_column(array, text, what):
     with pytest.raises(InvalidError, match=what) as caught:
         canonical(array, text)
     assert caught.value.details["column"].split(".")[0] == "c"
+
+
+def test_text_of_table_files_is_as_it_is():
+    trusted = canonical_batch(pa.record_batch({"c": NOT_UTF_8}), [column("c", "STRING")], trusted=True)
+    assert trusted.column(0).view(pa.binary()).to_pylist() == [b"a", b"\xff\xfe", b"z"]
 
 
 def test_missing_column():

@@ -44,6 +44,22 @@ def test_missing_packages_of_executors_are_named(lake: Lake, monkeypatch: pytest
         cluster.ensure_package(lake.spark)
 
 
+def test_workers_of_this_machine_run_in_this_environment(classic: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = classic.spark.sparkContext
+    monkeypatch.setattr(cluster, "_READY", set())
+    monkeypatch.setattr(context, "pythonExec", "python-of-nobody")  # as `python3`, which others may have on this path
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    classic.sql("CREATE TABLE db.t (id INT)")
+    cluster.ensure_package(classic.spark)
+    assert cluster.run_values(classic.spark, ["row"], lambda batches: [sys.executable]) == [sys.executable]
+    monkeypatch.setenv("PYSPARK_PYTHON", "python-of-nobody")
+    monkeypatch.setattr(context, "pythonExec", "python-of-nobody")
+    monkeypatch.setattr(cluster, "_READY", set())
+    monkeypatch.setattr(cluster, "_ask", lambda spark: (["pyarrow"], None))
+    with pytest.raises(UnsupportedError, match=rf"pyarrow.*PYSPARK_PYTHON.*{sys.executable}"):
+        cluster.ensure_package(classic.spark)  # chosen: it stays
+
+
 def test_what_is_no_rows(lake: Lake) -> None:
     lake.sql("CREATE TABLE db.t (id INT)")
     for rows, remedy in (("trips.csv", r"lake\.spark\.read"), (5, "a list of dicts"), (None, "a list of dicts")):

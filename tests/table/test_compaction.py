@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
@@ -214,3 +215,21 @@ def test_history_equals_model(
     assert state_of(table) == state
     if producer in ("lookup", "full-compaction"):
         assert told == state
+
+
+@pytest.mark.parametrize("keys", ["", "k"])
+def test_text_of_others_that_is_not_utf_8_stays_as_it_is(tmp_path: Path, keys: str) -> None:
+    options = {"write-only": "true", "file.compression": "none", "primary-key": keys, "bucket": "1", "bucket-key": "k"}
+    catalog = bucketlake.open(tmp_path)
+    table = catalog.create_table("default.t", SCHEMA, options={key: value for key, value in options.items() if value})
+    for key in (1, 2):
+        table.write_arrow(pa.table({"k": [key], "v": [0], "s": ["forged"]}, SCHEMA))
+    for path in tmp_path.glob("default.db/t/bucket-0/data-*"):
+        path.write_bytes(path.read_bytes().replace(b"forged", b"\xff\xfe\x80ged"))  # in its statistics too
+    table = bucketlake.open(tmp_path).table("default.t")
+    for _ in range(2):
+        read = table.to_arrow(where="s >= 'a'")
+        assert read.column("s").cast(pa.binary()).to_pylist() == [b"\xff\xfe\x80ged"] * 2
+        assert table.to_arrow(where="s = 'a'").num_rows == 0
+        table.compact(full=True)
+        table.refresh()

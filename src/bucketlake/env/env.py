@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from bucketlake.env.keeper import Keeper
 from bucketlake.env.local import LocalStorage
 from bucketlake.env.storage import Storage
-from bucketlake.lazy import np, npt, random, tempfile, uuid
+from bucketlake.lazy import np, npt, random, shutil, tempfile, uuid
 from bucketlake.values import dataclass
 
 _LARGE_ARRAY = 16 << 20  # bytes of an array that is better kept in a file
@@ -26,6 +26,11 @@ def new_scratch_folder() -> str:
     It lies in the first of Spark's local folders where the process is an executor's, else in the system's own.
     """
     return tempfile.mkdtemp(prefix="bucketlake-", dir=_scratch())
+
+
+def program(name: str) -> str | None:
+    """The path of the program that a shell would run by this name, None without one."""
+    return shutil.which(name)
 
 
 def _scratch() -> str | None:

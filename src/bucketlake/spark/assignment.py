@@ -170,9 +170,11 @@ def _ansi(source: T.DataType, target: T.DataType) -> bool:
 
 
 def _upcast(source: T.DataType, target: T.DataType) -> bool:
-    """Whether no value can be lost."""
+    """Whether no value can be lost, by what Spark takes for it: times are seconds to BIGINT, bytes are text."""
     if isinstance(target, strings()):
-        return not isinstance(source, T.BinaryType)
+        return not isinstance(source, T.VariantType)
+    if {type(source), type(target)} == {T.LongType, T.TimestampType}:
+        return True
     if isinstance(source, _DATETIMES):
         return isinstance(target, (T.TimestampType, T.TimestampNTZType))
     if isinstance(source, T.NumericType) and isinstance(target, T.NumericType):

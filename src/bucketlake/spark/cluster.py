@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from bucketlake.env.env import new_scratch_folder
+from bucketlake.env.env import new_scratch_folder, program
 from bucketlake.env.local import LocalStorage
 from bucketlake.errors import BucketlakeError, StorageError, UnsupportedError
 from bucketlake.ops.buckets.write_plan import MOST_TASKS
@@ -103,7 +103,8 @@ def ensure_package(spark: SparkSession) -> None:
     """
     if spark in _READY:
         return
-    if is_connect(spark) or not _LOCAL.fullmatch(_master(spark)):
+    local = not is_connect(spark) and bool(_LOCAL.fullmatch(_master(spark)))
+    if not local or not _is_this_python(spark):
         own = digest()
         missing, found = _ask(spark)
         if found != own:
@@ -113,7 +114,8 @@ def ensure_package(spark: SparkSession) -> None:
             raise UnsupportedError(
                 "executors lack Python packages",
                 missing=missing,
-                remedy="install them there (pip install), or set PYSPARK_PYTHON to an environment that has them",
+                remedy="install them there (pip install), or set PYSPARK_PYTHON to an environment that has them"
+                + (f", before the session starts: {sys.executable}" if local else ""),
             )
         if found != own:
             raise UnsupportedError(
@@ -293,13 +295,10 @@ def _ask(spark: SparkSession) -> tuple[list[str], str | None]:
         except (ImportError, AttributeError):
             return [], None
 
-    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _ in batches:
-            pass
-        yield pa.record_batch({"value": pa.array([pickle.dumps(answer())], pa.binary())})
-
-    answers = spark.range(0, 64, 1, parallelism(spark)).mapInArrow(task, "value binary").toArrow()
-    values = [pickle.loads(value) for value in answers.column("value").to_pylist()]
+    # By no Arrow, which may be what they lack.
+    ask = F.udf(lambda _: pickle.dumps(answer()), "binary", useArrow=False)
+    rows = spark.range(0, 64, 1, parallelism(spark)).select(ask("id").alias("value")).distinct().collect()
+    values = [pickle.loads(bytes(row[0])) for row in rows]
     missing = sorted({name for names, _ in values for name in names})
     digests = {found for _, found in values}
     return missing, digests.pop() if len(digests) == 1 else None
@@ -324,6 +323,21 @@ def _ship(spark: SparkSession) -> None:
 
 def _master(spark: SparkSession) -> str:
     return str(spark.conf.get("spark.master", ""))
+
+
+def _is_this_python(spark: SparkSession) -> bool:
+    """Whether Python workers of a session on this machine run in this process's environment, for all that is known.
+
+    A session that was made without a word of it takes the `python3` that the shell finds: it is told of this one.
+    """
+    context = spark.sparkContext
+    workers = program(str(context.pythonExec))
+    if workers is not None and Path(workers).parent == Path(sys.executable).parent:
+        return True
+    if "PYSPARK_PYTHON" in os.environ:
+        return False
+    context.pythonExec = sys.executable
+    return True
 
 
 def use_this_python() -> None:

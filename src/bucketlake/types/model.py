@@ -378,13 +378,15 @@ def canonical_batch(batch: pa.RecordBatch, fields: Sequence[DataField], *, trust
             raise InvalidError("column is missing", column=field.name, columns=batch.schema.names)
         array = canonical_array(batch.column(index), target, field.name, trusted=trusted)
         if not trusted:
-            _check_length(array, field)
+            _check_values(array, field)
         columns.append(array)
     return pa.RecordBatch.from_arrays(columns, schema=schema) if columns else batch.select([])
 
 
-def _check_length(array: pa.Array, field: DataField) -> None:
+def _check_values(array: pa.Array, field: DataField) -> None:
     t = field.type
+    if t.holds(Root.CHAR, Root.VARCHAR):
+        _check_text(array, field)
     if t.root is Root.VECTOR:
         check_vectors(array, field)
     if t.root not in SIZED or t.length == MAX_LENGTH:
@@ -396,6 +398,19 @@ def _check_length(array: pa.Array, field: DataField) -> None:
         raise InvalidError(
             "value is longer than its column" + text, column=field.name, type=type_text(t), length=longest
         )
+
+
+def _check_text(array: pa.Array, field: DataField) -> None:
+    """InvalidError for text that is not UTF-8, as Spark's casts of binaries make it: none of the libraries that sort
+    and merge rows looks again."""
+    try:
+        if pa.types.is_string(array.type):
+            array.view(pa.binary()).cast(array.type)  # a third of what `validate` takes
+        else:
+            array.validate(full=True)
+    except pa.ArrowInvalid as error:
+        remedy = "keep bytes in a BINARY column, or decode them by their encoding"
+        raise InvalidError("text that is not UTF-8", column=field.name, remedy=remedy) from error
 
 
 def check_vectors(array: pa.ListArray, field: DataField) -> None:

@@ -502,7 +502,7 @@ def column_bounds(metadata: pq.FileMetaData, fields: Sequence[DataField]) -> dic
         if place is None or item.type.root in NESTED:
             continue
         statistics = [group.column(place).statistics for group in groups]
-        bounded = [s is not None and s.has_min_max and s.physical_type != "INT96" for s in statistics]
+        bounded = [_is_bounded(s, item.type) for s in statistics]
         pairs = list(zip(statistics, bounded, strict=True))
         mins = _bound_array([s.min_raw if known else None for s, known in pairs], item.type, metadata, place)
         maxs = _bound_array([s.max_raw if known else None for s, known in pairs], item.type, metadata, place)
@@ -510,6 +510,19 @@ def column_bounds(metadata: pq.FileMetaData, fields: Sequence[DataField]) -> dic
         if mins is not None and maxs is not None:
             found[item.name] = Bounds(mins, maxs, pa.array(nulls, pa.int64()))
     return found
+
+
+def _is_bounded(statistics: Any, t: DataType) -> bool:
+    """Whether a row group tells both bounds of a column as values of its type; of text, others may store or cut bounds
+    that are not UTF-8."""
+    if statistics is None or not statistics.has_min_max or statistics.physical_type == "INT96":
+        return False
+    if t.root not in (Root.CHAR, Root.VARCHAR) or statistics.physical_type != "BYTE_ARRAY":
+        return True
+    try:
+        return all(isinstance(bound.decode(), str) for bound in (statistics.min_raw, statistics.max_raw))
+    except UnicodeDecodeError:
+        return False
 
 
 def _paths(metadata: pq.FileMetaData) -> list[str]:

@@ -34,6 +34,8 @@ class Mend(str, Enum):
     TAKE_OUT = "the file is taken out, with its rows"
     UNMARK = "deletion vectors are dropped: deleted rows come back"
     STRAYS = "the snapshot is removed"
+    BEHIND = "it goes with all before it: the history begins behind it"
+    CHANGES_BEHIND = "it goes with all before it: what is kept of changes begins behind it"
     BACK = "the table goes back to what a tag holds of it, else to the newest snapshot that can be read"
 
 

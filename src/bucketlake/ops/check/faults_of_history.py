@@ -50,8 +50,10 @@ ROWS: tuple[tuple[object, ...], ...] = (
         E,
         "metadata",
         "the file of a snapshot cannot be read as one",
-        "there is no time travel to it; where none can be read, the table cannot",
+        "there is no time travel to it, and nothing expires; where none can be read, the table cannot",
         (RESTORE,),
+        Mend.BEHIND,
+        True,
     ),
     (
         "snapshot-zombie",
@@ -173,8 +175,10 @@ ROWS: tuple[tuple[object, ...], ...] = (
         W,
         "metadata",
         "the file of a changelog cannot be read as a snapshot",
-        "readers of changes cannot pass it",
+        "readers of changes cannot pass it, and no changelog expires",
         (RESTORE,),
+        Mend.CHANGES_BEHIND,
+        True,
     ),
     (
         "statistics-missing",

@@ -22,6 +22,7 @@ from bucketlake.ops.check.faults import FAULTS, Mend
 from bucketlake.ops.check.findings import Finding
 from bucketlake.ops.check.mending import Draft, Work
 from bucketlake.ops.check.roots import attempted
+from bucketlake.ops.clean.damaged import begin_behind, begin_changelogs_behind
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.outcome import Attempt, Attempts
 from bucketlake.ops.commit.publish import Publisher, Request
@@ -124,6 +125,10 @@ def _beside(store: Store, chosen: Sequence[Finding]) -> None:
             own.env.storage.write(path, pretty_json({"nextSnapshot": newest + 1}).encode())
         elif finding.fault.mend is Mend.BACK:
             go_back_to_intact(own, finding.place.snapshot or 0)
+        elif finding.fault.mend is Mend.BEHIND:
+            begin_behind(own, finding.place.snapshot or 0)
+        elif finding.fault.mend is Mend.CHANGES_BEHIND:
+            begin_changelogs_behind(own, finding.place.snapshot or 0)
         elif finding.fault.mend is Mend.STRAYS and finding.place.snapshot in strays(own.snapshot_ids()):
             found = attempted(lambda s=own, f=finding: s.find_snapshot(f.place.snapshot or 0))  # type: ignore[misc]
             if isinstance(found, Snapshot):

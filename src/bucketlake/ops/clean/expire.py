@@ -22,7 +22,15 @@ from bucketlake.format.metadata.snapshot import Snapshot, encode_snapshot
 from bucketlake.ops.clean.background import run_beside
 from bucketlake.ops.clean.done import Wrote, after_write, marks_done, written_partitions
 from bucketlake.ops.clean.partitions import expire_partitions, looks_for_old_partitions
-from bucketlake.ops.clean.removal import Removal, Span, changelogs_removal, delete_name, remove, snapshots_removal
+from bucketlake.ops.clean.removal import (
+    Removal,
+    Span,
+    changelogs_removal,
+    delete_name,
+    remove,
+    snapshots_removal,
+    take_names,
+)
 from bucketlake.ops.commit.loads import before_expiry
 from bucketlake.ops.commit.strays import strays, unsettled
 from bucketlake.ops.commit.telling import tell_expired
@@ -331,10 +339,9 @@ def _expire(store: Store, config: ExpireConfig, span: Span) -> ExpireResult:
     if span.decoupled:
         _write_changelogs(store, span.gone)
     before_expiry(store, span.gone)
-    for place, snapshot in enumerate(span.gone):
-        if not store.has_snapshot(span.kept.id):
-            return ExpireResult(place)  # a rollback is taking it back, perhaps to the snapshot that would go next
-        delete_name(store, store.paths.snapshot(snapshot.id))
+    went = take_names(store, [(snapshot.id, snapshot) for snapshot in span.gone], span.kept.id)
+    if went < len(span.gone):
+        return ExpireResult(went)
     while (seen := _marks(store)) != marks:  # new ones, and tags that were moved under their names
         marks = seen
         removal = snapshots_removal(store, span, marks.tags)

@@ -21,7 +21,7 @@ from itertools import pairwise
 from bucketlake.errors import NotFoundError, StorageError
 from bucketlake.format.index.index_manifest import IndexEntry
 from bucketlake.format.metadata.manifest import FileKind, FileRef, FileSource, ManifestFile
-from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
+from bucketlake.format.metadata.snapshot import CommitKind, Snapshot, encode_snapshot
 from bucketlake.ops.scan.line import follows
 from bucketlake.ops.table.partition_stats import may_hold
 from bucketlake.ops.table.store import Store, parallel
@@ -478,6 +478,25 @@ def delete_name(store: Store, path: str) -> None:
                 raise
         else:
             return
+
+
+def take_names(store: Store, gone: Sequence[tuple[int, Snapshot | bytes]], kept: int) -> int:
+    """Take the names of the oldest snapshots away, ascending, while `kept` stands behind them; how many went. `gone`:
+    ids, and what their files hold.
+
+    Where `kept` is gone a rollback takes it back, and the rest stays. The rollback may have gone to the one that went
+    last, between two looks: where nothing else is left its name is put back.
+    """
+    for place, (number, held) in enumerate(gone):
+        if place == 0 and not store.has_snapshot(kept):
+            return 0
+        delete_name(store, store.paths.snapshot(number))
+        if not store.has_snapshot(kept):
+            if not store.snapshot_ids():
+                data = held if isinstance(held, bytes) else encode_snapshot(held)
+                store.env.storage.put_if_absent(store.paths.snapshot(number), data)
+            return place + 1
+    return len(gone)
 
 
 def remove_empty_folders(store: Store, buckets: Iterable[str]) -> None:

@@ -200,6 +200,9 @@ def epoch_millis(moment: str | datetime | None) -> int | None:
     """Epoch milliseconds of a moment; texts, and what has no time zone, are in the machine's. None for None."""
     if moment is None:
         return None
+    if not isinstance(moment, (str, datetime)):
+        kind = type(moment).__name__
+        raise InvalidError("not a moment", value=str(moment), type=kind, remedy="give a datetime, or its text")
     return epoch_of_text(moment) if isinstance(moment, str) else epoch_of(moment)
 
 

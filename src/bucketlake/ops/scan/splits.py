@@ -165,9 +165,7 @@ def append_groups(store: Store, buckets: Iterable[Section]) -> list[tuple[Sectio
 
 def _merge_groups(store: Store, buckets: dict[BucketKey, Section], pruner: Pruner) -> list[tuple[Section, bool]]:
     key_range = key_range_of(store.schema.key_fields)
-    options = store.options
-    final = bool(options.get("deletion-vectors.enabled")) or options.get("merge-engine") == "first-row"
-    parts = [_sections(entries, key_range, final) for entries in buckets.values()]
+    parts = [_sections(store, entries, key_range) for entries in buckets.values()]
     kept = pruner.sections([section for found in parts for section in found])
     groups: list[tuple[Section, bool]] = []
     for found in parts:
@@ -178,11 +176,22 @@ def _merge_groups(store: Store, buckets: dict[BucketKey, Section], pruner: Prune
     return groups
 
 
-def _sections(entries: Section, key_range: KeyRange, final: bool) -> list[Section]:
-    levels = {entry.file.level for entry in entries}
-    if len(entries) == 1 or (0 not in levels and (len(levels) == 1 or final)):
+def _sections(store: Store, entries: Section, key_range: KeyRange) -> list[Section]:
+    if are_settled(store, [entry.file for entry in entries]):
         return [[entry] for entry in entries]
     return overlapping(entries, key_range)
+
+
+def are_settled(store: Store, files: Sequence[DataFile]) -> bool:
+    """Whether no row of a bucket's files is superseded by another's, but for what deletion vectors say, as far as their
+    levels tell: one file, one level above 0, or such levels of tables that settle rows as they rise there."""
+    levels = {file.level for file in files}
+    if len(files) == 1 or 0 in levels:
+        return len(files) == 1
+    options = store.options
+    return (
+        len(levels) == 1 or bool(options.get("deletion-vectors.enabled")) or options.get("merge-engine") == "first-row"
+    )
 
 
 def overlapping(entries: Section, key_range: KeyRange) -> list[Section]:

@@ -27,6 +27,7 @@ from bucketlake.ops.rows.read import exact_part, read_rows, read_split
 from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.scan.scan import Plan
 from bucketlake.ops.scan.select import Selection
+from bucketlake.ops.scan.splits import are_settled, without_deletes
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.partitions import partition_columns
 from bucketlake.ops.table.store import Store, parallel
@@ -135,7 +136,6 @@ def _refuse_merged(table: Table, splits: Sequence[Split]) -> None:
     """As Apache Paimon: the rows of a primary-key table have a place where deletion vectors say which are superseded,
     in buckets of one file, and in those that one level holds whole."""
     store = table.store
-    settled = store.options.get("deletion-vectors.enabled") or store.options.get("merge-engine") == "first-row"
     buckets: dict[tuple[bytes, int], list[Split]] = {}
     for split in splits:
         buckets.setdefault((split.partition, split.bucket), []).append(split)
@@ -143,9 +143,7 @@ def _refuse_merged(table: Table, splits: Sequence[Split]) -> None:
         files = [file for split in found for file in split.files]
         raw = all(split.raw and split.before is None and not split.parts for split in found)
         if store.schema.primary_keys:
-            levels = {file.level for file in files}
-            whole = len(files) == 1 or settled or (len(levels) == 1 and 0 not in levels)
-            raw = raw and whole and all(file.delete_row_count == 0 for file in files)
+            raw = raw and are_settled(store, files) and all(without_deletes(file) for file in files)
         if not raw:
             raise UnsupportedError(
                 "There need be FileRecordIterator when metadata columns are required. "

@@ -1,0 +1,103 @@
+"""A whole other change between any two calls of a change: what comes out is what one after the other makes, and neither is
+half there. Whoever looks and then acts finds here what changes between the two."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+from tests.profile import seeds
+from tests.sim.storage import FaultStorage, MapStorage
+from tests.sim.test_interrupted import CHANGES, KINDS, copied, faults, rows_of, state, through
+
+from bucketlake.catalog import Catalog
+from bucketlake.errors import BucketlakeError, NotFoundError
+
+BOTH: dict[str, Callable[[Catalog], Any]] = {
+    **CHANGES,
+    "update": lambda c: c.table("t").update({"v": 8}, "k = 4"),
+    "rollback": lambda c: c.table("t").rollback_to(1),
+    "rollback to tag": lambda c: c.table("t").rollback_to("v2"),
+    "expire to two": lambda c: c.table("t").expire_snapshots(retain_max=2, retain_min=1),
+    "delete tag": lambda c: c.table("t").delete_tag("v1"),
+    "delete branch": lambda c: c.table("t").delete_branch("dev"),
+    "branch": lambda c: c.table("t").create_branch("new"),
+    "branch of tag": lambda c: c.table("t").create_branch("old", "v1"),
+    "fast forward": lambda c: c.table("t").fast_forward("dev"),
+    "write branch": lambda c: c.table("t").with_options(branch="dev").write_arrow(rows_of([6], 6)),
+    "repair": lambda c: c.table("t").repair(c.table("t").fsck(), dry_run=False),
+    "drop": lambda c: c.drop_table("t"),
+}
+BACKWARDS = {"rollback", "rollback to tag", "rollback as latest", "fast forward"}
+State = dict[str, list[tuple[Any, ...]]] | None
+POINTS = 12  # of a change's calls, in one seed
+
+
+def became(storage: MapStorage) -> State:
+    """What `state` says; None where the table is gone."""
+    return state(storage) if through(storage).table_exists("t") else None
+
+
+def done(change: Callable[[Catalog], Any], storage: Any) -> bool:
+    """Whether a change succeeds."""
+    try:
+        change(through(storage))
+    except BucketlakeError:
+        return False
+    return True
+
+
+def in_turn(kind: str, *changes: Callable[[Catalog], Any]) -> State:
+    storage = copied(kind)
+    for change in changes:
+        done(change, storage)
+    return became(storage)
+
+
+def _rows(found: State) -> list[tuple[Any, ...]] | None:
+    return None if found is None else found[""]
+
+
+@pytest.mark.parametrize("seed", seeds(10, 20_000))
+def test_what_comes_out_is_what_one_after_the_other_makes(seed: int) -> None:
+    chance = Random(seed)
+    kind, first, second = chance.choice(list(KINDS)), chance.choice(list(BOTH)), chance.choice(list(BOTH))
+    change, other = BOTH[first], BOTH[second]
+    plain = FaultStorage(copied(kind))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what was given up behind a commit
+        if not done(change, plain) or not done(other, copied(kind)):
+            return  # not of this kind of table
+        before, alone, beside = in_turn(kind), in_turn(kind, change), in_turn(kind, other)
+        serial = [in_turn(kind, change, other), in_turn(kind, other, change)]
+        for at in sorted(chance.sample(range(len(plain.calls)), min(POINTS, len(plain.calls)))):
+            storage = copied(kind)
+            begun: list[int] = []
+            went: list[bool] = []
+
+            def meanwhile(k: int, operation: str, path: str, storage: MapStorage = storage, at: int = at) -> None:
+                if k == at and not begun:  # what a stream does counts as its opening
+                    begun.append(k)
+                    went.append(done(other, storage))
+                    through(storage)  # forgets what was read
+
+            ended = done(change, FaultStorage(storage, meanwhile))
+            if not ended and first == "fast forward":  # it says that it is to be called again
+                ended = done(change, storage)
+            said = f"seed {seed}: {kind}, {first} and at call {at}, {plain.calls[at]}, {second}; {ended}, {went}"
+            try:
+                now = became(storage)
+            except NotFoundError as error:
+                raise AssertionError(f"{said}: {error}") from error
+            wanted = [*serial, *([] if ended else [beside]), *([] if went == [True] else [alone])]
+            if {first, second} <= BACKWARDS:  # either may have read what the other takes away, and be the last
+                wanted += [alone, beside]
+            assert _rows(now) in [_rows(one) for one in wanted], f"{said}\nnow    {now}\nwanted {wanted}"
+            known = [before, alone, beside, *serial]
+            for name, rows in (now or {}).items():  # of what was renamed while it was replaced both are left
+                assert rows in [(one or {}).get(name) for one in known], f"{said}\n{name} {rows}\nknown {known}"
+            if now is not None:
+                assert not faults(storage), said
