@@ -122,9 +122,9 @@ STATEMENTS: tuple[Statement, ...] = (
     ("CACHE", "`CACHE TABLE`", WORKS, "ddl.md"),
     ("UNCACHE", "`UNCACHE TABLE`", WORKS, "ddl.md"),
     ("REFRESH", "`REFRESH TABLE`", WORKS + ": every statement reads the newest snapshot anyhow", "ddl.md"),
-    ("USE", "`USE db`", WORKS, "ddl.md"),
+    ("USE", "`USE db`, `SET CATALOG c`, Flink's `USE CATALOG c`", WORKS, "ddl.md"),
     ("SET", "`SET spark.paimon.… = …`, Flink's `SET 'k' = 'v'`", WORKS, "insert.md#options"),
-    ("RESET", "`RESET spark.paimon.…`", WORKS, "insert.md#options"),
+    ("RESET", "`RESET spark.paimon.…`, Flink's `RESET 'k'`", WORKS, "insert.md#options"),
     ("SELECT", "`SELECT`, with `VERSION AS OF`, `TIMESTAMP AS OF`, `/*+ OPTIONS('k'='v') */`, table functions", WORKS, "../spec/pushdown.md"),
     ("MSCK", "`MSCK REPAIR TABLE`", "refused by name: partitions are what rows say", ""),
 )

@@ -391,6 +391,31 @@ def test_names_of_sparks_alone(classic: Lake, tmp_path: Path) -> None:
         bucketlake.detach(spark)
 
 
+@pytest.mark.spark
+def test_the_name_of_the_catalog_counts_wherever_one_stands(classic: Lake, tmp_path: Path) -> None:
+    spark = classic.spark
+    bucketlake.attach(spark, tmp_path / "other", catalog="Mine")
+    try:
+        spark.sql("CREATE TABLE mine.default.t (a INT, p INT) PARTITIONED BY (p)")
+        for n in (1, 2):
+            spark.sql(f"INSERT INTO t VALUES ({n}, {n})")
+        for key in ("spark.paimon.mine.default.t.scan.snapshot-id", "spark.paimon.mine.*.t.scan.snapshot-id"):
+            spark.sql(f"SET {key} = 1")
+            try:
+                assert spark.sql("SELECT a FROM mine.default.t").collect() == [(1,)], key
+                assert spark.table("t").count() == 1
+            finally:
+                spark.sql(f"RESET {key}")
+        assert spark.table("t").count() == 2
+        assert spark.sql("SELECT mine.sys.max_pt('t'), mine.sys.bucket(1, 5)").collect() == [("2", 0)]
+        functions = [row[0] for row in spark.sql("SHOW FUNCTIONS IN mine.sys").collect()]
+        assert functions == [row[0] for row in spark.sql("SHOW FUNCTIONS IN sys").collect()] != []
+        with pytest.raises(AnalysisException, match="catalog nowhere does not exist"):
+            spark.sql("SELECT nowhere.sys.bucket(1, 5)")
+    finally:
+        bucketlake.detach(spark)
+
+
 def test_partitions_are_overwritten_by_columns(attached: Lake) -> None:
     """As upstream's `Support v2 write with overwrite`."""
     spark, c = attached.spark, F.col

@@ -229,6 +229,37 @@ def test_all_arguments_of_both_engines_may_be_named() -> None:
     assert isinstance(call.parse(Cursor(f"CALL {text}")), call.Call)
 
 
+@pytest.mark.parametrize(
+    ("flinks", "sparks"),
+    [
+        ("create_tag(`table` => 't', tag => 'x', snapshot_id => cast(10 as bigint))", "create_tag('t', 'x', 10)"),
+        (
+            "create_tag('t', 'x', CAST(NULL AS BIGINT), '1 d')",
+            "create_tag(table => 't', tag => 'x', time_retained => '1 d')",
+        ),
+        (
+            "replace_tag(`table` => 't', tag_name => 'x', snapshot_id => 5)",
+            "replace_tag(table => 't', tag => 'x', snapshot => 5)",
+        ),
+        (
+            "rename_tag(`table` => 't', tagName => 'x', targetTagName => 'y')",
+            "rename_tag(table => 't', tag => 'x', target_tag => 'y')",
+        ),
+        ("rename_tag('t', 'x', cast('y' AS STRING))", "rename_tag('t', 'x', 'y')"),
+        ("repair(`table` => 'd.t')", "repair('d.t')"),
+    ],
+)
+def test_flinks_calls_mean_sparks(flinks: str, sparks: str) -> None:
+    found, wanted = (call.parse(Cursor(f"CALL sys.{text}")) for text in (flinks, sparks))
+    assert isinstance(found, call.Call) and found == wanted
+
+
+def test_casts_of_arguments_change_no_value() -> None:
+    for text in ("CAST(1.7 AS BIGINT)", "CAST('x' AS INT)", "CAST(1 AS DATE)", "CAST(1)", "CAST(1 AS BIGINT, 2)"):
+        with pytest.raises(InvalidError, match="SQL: "):
+            call.parse(Cursor(f"CALL sys.create_tag('t', 'x', {text})"))
+
+
 def test_help_lists_all_and_explains_one(classic: bucketlake.Lake) -> None:
     listed = {row.procedure: row for row in classic.sql("CALL sys.help()").collect()}
     assert set(listed) == set(PROCEDURES)

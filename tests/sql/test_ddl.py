@@ -127,6 +127,7 @@ def test_columns_in_every_spelling(classic: Lake) -> None:
             ("ALTER TABLE db.t REPLACE COLUMNS (a INT)", UnsupportedError, "REPLACE COLUMNS is not supported"),
             ("ALTER TABLE db.t RENAME TO other.db.u", InvalidError, "within the same catalog"),
             ("ALTER DATABASE db SET DBPROPERTIES ('a'='b')", UnsupportedError, "Alter database is not supported"),
+            ("ALTER DATABASE db SET ('a'='b')", UnsupportedError, "Alter database is not supported"),
             ("ALTER DATABASE db SET LOCATION '/x'", UnsupportedError, "Alter database is not supported"),
             ("ALTER DATABASE nothing SET LOCATION '/x'", NotFoundError, "no such database"),
             ("COMMENT ON DATABASE db IS 'x'", UnsupportedError, "Alter database is not supported"),
@@ -383,6 +384,101 @@ def test_databases_of_sparks_own_catalog_are_sparks(classic: Lake, tmp_path: Pat
         if attach:
             bucketlake.detach(classic.spark)
     assert not classic.spark.catalog.databaseExists(one)
+
+
+def test_a_catalog_by_name(classic: Lake) -> None:
+    lake = classic
+    lake.sql("CREATE TABLE db.mine (id INT)")
+    lake.sql("CREATE DATABASE paimon")  # a name that a catalog has, too
+    spark_has = "SELECT count(*) FROM range(3)"
+    for ours in ("USE CATALOG paimon", "SET CATALOG bucketlake", "SET CATALOG 'paimon'"):
+        for theirs in ("SET CATALOG spark_catalog", "USE CATALOG spark_catalog"):
+            lake.sql("USE db")
+            lake.sql(theirs)
+            try:
+                assert lake.sql("SHOW CURRENT NAMESPACE").collect()[0][0] == "spark_catalog"
+                assert lake.sql(spark_has).collect()[0][0] == 3
+            finally:
+                lake.sql(ours)
+            assert tuple(lake.sql("SHOW CURRENT NAMESPACE").collect()[0]) == ("paimon", "default"), ours
+    for statement in ("USE CATALOG `my-catalog`", "SET CATALOG 'my-catalog'"):
+        with pytest.raises(InvalidError, match="no such catalog.*my-catalog"):
+            lake.sql(statement)
+    assert tuple(lake.sql("SHOW CURRENT NAMESPACE").collect()[0]) == ("paimon", "default")
+
+
+def test_options_in_empty_brackets(classic: Lake) -> None:
+    lake = classic
+    lake.sql("CREATE TABLE t (id BIGINT) WITH (\n  -- 'file.format' = 'orc'\n)")
+    assert dict(lake.table("t").schema.options) == {}
+    with pytest.raises(InvalidError, match="expected the key of an option"):
+        lake.sql("CREATE TABLE u (id BIGINT) TBLPROPERTIES ()")
+
+
+def test_flinks_like_with_options_or_without(classic: Lake) -> None:
+    lake = classic
+    lake.sql(
+        "CREATE TABLE t (id BIGINT, dt STRING, PRIMARY KEY (dt, id) NOT ENFORCED) PARTITIONED BY (dt) "
+        "COMMENT 'of days' WITH ('bucket' = '3', 'file.format' = 'orc')"
+    )
+    said = {
+        "(EXCLUDING OPTIONS)": {},
+        "(INCLUDING ALL EXCLUDING OPTIONS) WITH ('bucket' = '2')": {"bucket": "2"},
+        "(INCLUDING ALL)": {"bucket": "3", "file.format": "orc"},
+    }
+    for place, (text, options) in enumerate(said.items()):
+        lake.sql(f"CREATE TABLE u{place} LIKE t {text}")
+        schema = lake.table(f"u{place}").schema
+        assert dict(schema.options) == options, text
+        assert (schema.primary_keys, schema.partition_keys, schema.comment) == (("dt", "id"), ("dt",), "of days")
+    with pytest.raises(UnsupportedError, match="EXCLUDING CONSTRAINTS"):
+        lake.sql("CREATE TABLE v LIKE t (EXCLUDING CONSTRAINTS)")
+
+
+def test_flinks_modify_says_what_may_be_null(classic: Lake) -> None:
+    lake = classic
+    lake.sql(
+        "CREATE TABLE t (id INT PRIMARY KEY NOT ENFORCED, c FLOAT NOT NULL, r ROW<n INT NOT NULL> NOT NULL) "
+        "WITH ('alter-column-null-to-not-null.disabled' = 'false')"
+    )
+    nullable = {}
+    for statement in (
+        "MODIFY c DOUBLE",
+        "MODIFY c DOUBLE NOT NULL",
+        "MODIFY (ID INT COMMENT 'key', C DOUBLE COMMENT 'of c')",
+        "CHANGE COLUMN r.n n BIGINT",  # Hive's: what it does not say stays
+        "ALTER COLUMN c SET NOT NULL",
+    ):
+        lake.sql(f"ALTER TABLE t {statement}")
+        fields = lake.table("t").schema.fields
+        nullable[statement.partition(" ")[2]] = tuple(field.type.nullable for field in fields)
+    assert list(nullable.values()) == [
+        (False, True, False),
+        (False, False, False),
+        (False, True, False),
+        (False, True, False),
+        (False, False, False),
+    ]
+    schema = lake.table("t").schema
+    assert not schema.field("r").type.fields[0].type.nullable
+    assert (schema.field("id").description, schema.field("c").description) == ("key", "of c")
+    with pytest.raises(InvalidError, match="Cannot update primary key"):
+        lake.sql("ALTER TABLE t MODIFY id BIGINT")
+
+
+def test_what_flink_computes_is_refused_by_name(classic: Lake) -> None:
+    lake = classic
+    lake.sql("CREATE TABLE t (log_ts STRING)")
+    for statement in (
+        "CREATE TABLE u (log_ts STRING, ts AS TO_TIMESTAMP(log_ts)) WITH ('bucket' = '-1')",
+        "ALTER TABLE t ADD (ts AS TO_TIMESTAMP(log_ts) AFTER log_ts, WATERMARK FOR ts AS ts - INTERVAL '1' HOUR)",
+        "ALTER TABLE t ADD ts AS TO_TIMESTAMP(log_ts)",
+    ):
+        with pytest.raises(UnsupportedError, match="computed columns are not supported.*ts"):
+            lake.sql(statement)
+    with pytest.raises(UnsupportedError, match="'type' is not supported.*object-table"):
+        lake.sql("CREATE TABLE objects WITH ('type' = 'object-table')")
+    assert lake.table("t").schema.field_names == ("log_ts",)
 
 
 def test_use_of_sparks_own_catalog(classic: Lake) -> None:

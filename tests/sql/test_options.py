@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyspark.errors import AnalysisException
 
 import bucketlake
 from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
@@ -114,3 +115,54 @@ def test_files_by_time_of_creation(classic: Lake) -> None:
     assert sorted(_of(lake, f"SELECT id, n FROM t {old}")) == [(1, 3), (2, 2), (3, 3)]
     assert _of(lake, f"SELECT id, n FROM t {new}") == []
     assert sorted(_of(lake, "SELECT id, n FROM t")) == [(1, 3), (2, 2), (3, 3)]
+
+
+def test_options_of_a_session_in_flinks_spelling(classic: Lake) -> None:
+    lake = classic
+    lake.sql("CREATE TABLE t (id BIGINT)")
+    lake.sql("CREATE TABLE u (id BIGINT)")
+    for table in ("t", "u"):
+        for n in (1, 2):
+            lake.sql(f"INSERT INTO {table} VALUES ({n})")
+    both = "SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM u)"
+    said = {
+        "'scan.snapshot-id'": (1, 1),  # of all tables
+        "'paimon.*.default.t.scan.snapshot-id'": (1, 2),
+        "'paimon.paimon.default.u.scan.snapshot-id'": (2, 1),
+        "'execution.checkpointing.interval'": (2, 2),
+    }
+    for key, expected in said.items():
+        try:
+            lake.sql(f"SET {key} = '1'")
+            assert _of(lake, both) == [expected], key
+        finally:
+            lake.sql(f"RESET {key}")
+        assert _of(lake, both) == [(2, 2)], key
+    for key in ("'paimon.elsewhere.default.u.scan.snapshot-id'", "spark.paimon.elsewhere.default.u.scan.snapshot-id"):
+        with pytest.raises(InvalidError, match="in no known catalog.*elsewhere"):
+            lake.sql(f"SET {key} = '1'")
+    lake.spark.conf.set("spark.sql.catalog.elsewhere", "some.Catalog")
+    try:
+        lake.sql("SET spark.paimon.elsewhere.default.u.scan.snapshot-id = 1")
+        assert _of(lake, both) == [(2, 2)]
+    finally:
+        lake.spark.conf.unset("spark.sql.catalog.elsewhere")
+        lake.sql("RESET spark.paimon.elsewhere.default.u.scan.snapshot-id")
+
+
+def test_a_comment_before_a_statement_changes_nothing(classic: Lake) -> None:
+    lake = classic
+    lake.sql("CREATE TABLE t (id BIGINT)")
+    for n in (1, 2):
+        lake.sql(f"INSERT INTO t VALUES ({n})")
+    for lead in ("-- of one table\n", "/* of */ /* one\ntable */ ", "-- a\n-- b\n\n  "):
+        try:
+            lake.sql(f"{lead}SET spark.paimon.*.default.t.scan.snapshot-id=1")
+            assert _of(lake, f"{lead}SELECT id FROM t") == [(1,)], lead
+        finally:
+            lake.sql(f"{lead}RESET spark.paimon.*.default.t.scan.snapshot-id;")
+        assert _of(lake, f"{lead}SELECT count(*) FROM t") == [(2,)]
+        plan = str(_of(lake, f"{lead}EXPLAIN SELECT id FROM t"))
+        assert "default.t" in plan, plan
+    with pytest.raises(AnalysisException, match="line 2, column 8"):
+        lake.sql("-- what\nSELECT nope FROM t")

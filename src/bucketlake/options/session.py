@@ -15,9 +15,12 @@ CATALOG_NAMES = ("bucketlake", "paimon")
 PREFIXES = ("spark.paimon.", "spark.bucketlake.")
 
 
-def options_of(settings: Mapping[str, str], database: str, tables: tuple[str, ...]) -> dict[str, str]:
-    """The options that settings hold for a table of one of these names; `*` matches any, and those of a table go before
-    those for all. UnsupportedError for one that only all tables together have."""
+def options_of(
+    settings: Mapping[str, str], catalogs: tuple[str, ...], database: str, tables: tuple[str, ...]
+) -> dict[str, str]:
+    """The options that settings hold for a table of one of these names, in a catalog of one of these (lower case); `*`
+    matches any, and those of a table go before those for all. UnsupportedError for one that only all tables together
+    have."""
     general: dict[str, str] = {}
     special: dict[str, str] = {}
     for key, value in settings.items():
@@ -26,7 +29,7 @@ def options_of(settings: Mapping[str, str], database: str, tables: tuple[str, ..
             continue
         own = key[len(prefix) :]
         catalog, _, rest = own.partition(".")
-        if catalog != "*" and catalog.lower() not in CATALOG_NAMES:
+        if catalog != "*" and catalog.lower() not in catalogs:
             general[own] = value
             continue
         for pattern in (f"{d}.{t}." for d in (database, "*") for t in (*tables, "*")):

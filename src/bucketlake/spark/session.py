@@ -126,7 +126,7 @@ class Lake:
         has them; `scan_options` go before these."""
         found = parse_name(name, self.current_database)
         names = (found.object, found.table)
-        options = options_of(settings_of(self.spark), found.database, names)
+        options = options_of(settings_of(self.spark), self.catalog_names, found.database, names)
         return self.table(name).read(**{**options, **option_keys(scan_options)})
 
     def write_table(

@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import PySparkException
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
+from bucketlake.options.model import ENGINE
+from bucketlake.options.options import find_option
+from bucketlake.options.session import PREFIXES
 from bucketlake.spark.handed import given_to
 from bucketlake.spark.raised import interrupts_stay, of_task
-from bucketlake.spark.settings import require_running, settings_stay, substituted
+from bucketlake.spark.settings import require_running, setting_of, settings_stay, substituted
 from bucketlake.sql.procedures import call
 from bucketlake.sql.query import immediate, query, unknown
 from bucketlake.sql.query.given import Braces, read_braces, with_identifiers, with_values
@@ -25,7 +28,7 @@ from bucketlake.sql.rows import copy_into, delete, insert_forms, merge_forms, up
 from bucketlake.sql.tables import alter, analyze, ddl, describe, foreign, show, views
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Parse, Statement, execute
-from bucketlake.sql.text.text import Cursor, split_statements, tokenize, with_quoted
+from bucketlake.sql.text.text import Cursor, past_comments, split_statements, tokenize, with_quoted
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -62,7 +65,7 @@ def run(lake: Lake, statement: str, args: Any = None, given: Mapping[str, Any] |
     if len(statements) != 1:
         remedy = "call sql once a statement, or use sql_script" if statements else "there is none in the text"
         raise InvalidError("SQL: expected one statement", found=len(statements), remedy=remedy)
-    text = with_quoted(statements[0])
+    text = with_quoted(past_comments(statements[0]))
     try:
         mark = lake.catalog.env.clock.new_uuid().replace("-", "") if given else ""
         with settings_stay(), interrupts_stay():
@@ -108,15 +111,32 @@ class _Set:
     value: str | None
 
     def run(self, lake: Lake, name: names.LakeName) -> None:
+        if self.key.startswith(_FLINK_PREFIXES):
+            return
         if self.value is None:
             lake.spark.conf.unset(self.key)
-        elif not self.key.startswith(_FLINK_PREFIXES):
-            lake.spark.conf.set(self.key, self.value)
+            return
+        _refuse_other_catalogs(lake, self.key)
+        lake.spark.conf.set(self.key, self.value)
+
+
+def _refuse_other_catalogs(lake: Lake, key: str) -> None:
+    """InvalidError for an option of a table in a catalog that nobody knows: it would say nothing to any table."""
+    own = next((key[len(prefix) :] for prefix in PREFIXES if key.startswith(prefix)), "")
+    catalog, *place = own.split(".", 3)
+    if len(place) < 3 or catalog == "*" or catalog.lower() in lake.catalog_names:
+        return
+    if find_option(own) is not None or find_option(place[2]) is None:
+        return
+    if setting_of(lake.spark, f"spark.sql.catalog.{catalog}") is None:
+        remedy = f"the lake's is {lake.catalog_names[-1]}, and * stands for any"
+        raise InvalidError("an option of a table in no known catalog", option=key, catalog=catalog, remedy=remedy)
 
 
 def _set(cursor: Cursor) -> Statement | None:
-    """`SET 'k' = 'v'`, Flink's spelling: its own keys are accepted without effect, others are Spark's; and options of
-    lake tables, whose keys need no quotes here. Spark's spelling is Spark's."""
+    """`SET 'k' = 'v'` and `RESET 'k'`, Flink's spelling: its own keys are accepted without effect, options of tables
+    are the session's for lake tables, others are Spark's; options of lake tables, whose keys need no quotes here; and
+    SET CATALOG. Spark's spelling of others is Spark's."""
     option = _OPTION.fullmatch(cursor.text)
     if option is not None:
         cursor.at = len(cursor.tokens)
@@ -124,11 +144,22 @@ def _set(cursor: Cursor) -> Statement | None:
         return _Set(option["key"], None if reset else option["value"]) if reset == (option["value"] is None) else None
     word = cursor.next()
     token = cursor.peek()
-    if token is None or token.kind != "string" or not word.is_word("SET"):
-        return None
+    if token is None or token.kind != "string":
+        return ddl.set_catalog(cursor) if word.is_word("SET") else None
     key = cursor.string()
+    if word.is_word("RESET"):
+        return _Set(_session_key(key), None)
     cursor.expect("=")
-    return _Set(key, cursor.string())
+    return _Set(_session_key(key), cursor.string())
+
+
+def _session_key(key: str) -> str:
+    """What a session calls the option that Flink sets: `paimon.<catalog>.<database>.<table>.<key>` of one table, its
+    bare key of all."""
+    if key.startswith("paimon."):
+        return f"spark.{key}"
+    option = find_option(key)
+    return key if option is None or option.effect == ENGINE else f"spark.paimon.{key}"
 
 
 def _with(cursor: Cursor) -> Statement | None:

@@ -54,7 +54,7 @@ class Sources:
                 "a blob descriptor names a file that this session does not let the table read",
                 column=self.column,
                 uri=uri,
-                reason=fault,
+                reason=fault or "it lies in none of the allowed folders",
                 remedy="open with the option 'allowed-external-paths', a list of folders",
             )
         return path

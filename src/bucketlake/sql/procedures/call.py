@@ -146,6 +146,8 @@ def _value(cursor: Cursor) -> str | None:
         return None
     if token is not None and token.kind == "quoted":
         cursor.fail("expected a value; texts stand in single quotes")
+    if cursor.sees("CAST", "("):
+        return _cast(cursor)
     if cursor.accept("MAP"):
         texts = cursor.bracketed(cursor.literal, empty=True)
         return PAIRS.join(f"{key}={value}" for key, value in zip(texts[::2], texts[1::2], strict=False))
@@ -158,6 +160,18 @@ def _value(cursor: Cursor) -> str | None:
             break
         text += cursor.string()  # literals beside each other are one
     return text
+
+
+def _cast(cursor: Cursor) -> str | None:
+    """The value of `CAST(value AS type)`, as Flink wants NULL and numbers to be written: one that is of the type."""
+    cursor.expect("CAST", "(")
+    value = _value(cursor)
+    cursor.expect("AS")
+    kind = cursor.identifier().upper()
+    if value is not None and kind != "STRING" and not (kind in ("INT", "BIGINT") and _WHOLE.fullmatch(value)):
+        cursor.fail("a cast that would change the value", "write the value as it is")
+    cursor.expect(")")
+    return value
 
 
 def _bound(procedure: Procedure, given: list[tuple[str | None, str | None]]) -> Arguments:
@@ -204,6 +218,7 @@ def _by_name(procedure: Procedure, order: tuple[str, ...], given: list[tuple[str
     return found
 
 
+_WHOLE = re.compile(r"([+-]?[0-9]{1,19})[lLsSyY]?")
 _LARGEST = {"int": 2**31 - 1, "bigint": 2**63 - 1}
 
 
@@ -211,7 +226,7 @@ def _checked(argument: Argument, value: str) -> str:
     """A value as its parameter's kind writes it; InvalidError where it is of another."""
     text = value.strip()
     if argument.kind in _LARGEST:
-        number = re.fullmatch(r"([+-]?[0-9]{1,19})[lLsSyY]?", text)
+        number = _WHOLE.fullmatch(text)
         if number is None:
             raise InvalidError("not a whole number", argument=argument.name, value=value)
         if not -_LARGEST[argument.kind] - 1 <= int(number[1]) <= _LARGEST[argument.kind]:

@@ -15,7 +15,8 @@ _HEAD = """# Procedures
 
 - `CALL sys.help()` lists the procedures, `CALL sys.help('compact')` the arguments of one.
 - Give arguments by position, or by name (`name => value`); those by position come first.
-- Names may stand bare or in backticks, in any case, in either engine's spelling: `consumerId`, `consumer_id`.
+- Names may stand bare or in backticks, in any case, as either engine calls them: `snapshot`, `snapshot_id`.
+- `CAST(value AS type)` is the value, as Flink wants numbers and NULL.
 - An empty text and NULL mean that the argument is absent.
 - By position, Spark's order is tried first, and if it makes no sense Flink's.
 

@@ -19,7 +19,6 @@ from bucketlake.ops.migrate.folder import Draft, migrate_folder
 from bucketlake.ops.migrate.migrate import journal_of, refuse_rest
 from bucketlake.ops.migrate.source import Source, check_source, data_files, partition_keys_of
 from bucketlake.options.catalog import table_defaults
-from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.spark.types import field_types
 from bucketlake.sql.procedures.arguments import flag, pairs_of, parse_options, whole_number
 from bucketlake.sql.procedures.registry import DONE, Argument, Arguments, Procedure, Rows
@@ -52,10 +51,9 @@ class _Table:
 def _check(given: Arguments) -> None:
     kind = given["source_type"].strip().lower()
     if kind not in _SOURCES:
-        reason = "its files are not all of its rows" if kind in _FOREIGN else None
         raise UnsupportedError(
             f"Unsupported connector {given['source_type']}",
-            reason=reason,
+            **({"reason": "its files are not all of its rows"} if kind in _FOREIGN else {}),
             known=list(_SOURCES),
             remedy="CREATE TABLE … AS SELECT copies the rows",
         )
@@ -178,7 +176,7 @@ def _migrate(lake: Lake, parts: tuple[str, ...], target: str | None, given: Argu
 def _own_name(lake: Lake, parts: tuple[str, ...]) -> names.LakeName:
     """The lake's table of a name, whichever catalog the session is in: a table of Spark's and what it becomes have the
     same database and name."""
-    if len(parts) == 3 and parts[0].lower() in (names.SPARK_CATALOG, *CATALOG_NAMES):
+    if len(parts) == 3 and parts[0].lower() in (names.SPARK_CATALOG, *lake.catalog_names):
         parts = parts[1:]
     if len(parts) == 1:
         in_use = lake.spark.catalog.currentDatabase() if lake.in_spark_catalog else lake.current_database

@@ -25,6 +25,7 @@ PROCEDURES = (
             Argument(
                 "database_or_table",
                 "databases or tables, separated by commas: `db`, `db.t`; the whole warehouse if left out",
+                alias="table",
             ),
         ),
         _repair,

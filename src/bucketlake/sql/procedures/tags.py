@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
     from bucketlake.spark.table import LakeTable
 
-_TAG = Argument("tag", "the tag's name", required=True)
-_SNAPSHOT = Argument("snapshot", "the id of the snapshot; the newest if left out", "bigint")
+_TAG = Argument("tag", "the tag's name", required=True, alias="tag_name")
+_TARGET = Argument("target_tag", "the new name, which must be free", required=True, alias="target_tag_name")
+_SNAPSHOT = Argument("snapshot", "the snapshot's id; the newest if left out", "bigint", alias="snapshot_id")
 _FOUND = "tagName string, snapshot bigint, commit_time bigint, watermark string"
 
 
@@ -120,7 +121,7 @@ PROCEDURES = (
     Procedure(
         "rename_tag",
         "Renames a tag.",
-        (TABLE, _TAG, Argument("target_tag", "the new name, which must be free", required=True)),
+        (TABLE, _TAG, _TARGET),
         _rename,
     ),
     Procedure(

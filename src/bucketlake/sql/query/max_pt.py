@@ -48,7 +48,7 @@ def pieces(lake: Lake, statement: str) -> list[tuple[int, int, str]]:
 
 def _first(lake: Lake, tokens: list[Token], at: int) -> int | None:
     """Where a call's name begins if this token ends it: `[catalog.]sys.max_pt(`, or `max_pt(` where Spark has none."""
-    call = called(tokens, at, NAME)
+    call = called(lake, tokens, at, NAME)
     if call is None or (not call[1] and lake.spark.catalog.functionExists(NAME)):
         return None
     return call[0]

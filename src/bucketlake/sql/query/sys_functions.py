@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from bucketlake.format.data.descriptor import of_files
-from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.spark.write.bucket_functions import KINDS, ensure_functions
 from bucketlake.spark.write.descriptor_functions import DESCRIPTORS, ensure_descriptor_functions
 from bucketlake.sql.text.text import Token, tokenize
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
 
 
-def called(tokens: list[Token], at: int, name: str) -> tuple[int, tuple[str, ...]] | None:
+def called(lake: Lake, tokens: list[Token], at: int, name: str) -> tuple[int, tuple[str, ...]] | None:
     """Where a call's name begins and what qualifies it, if this token ends the name of one: `[[catalog.]sys.]name(`."""
     token = tokens[at]
     opens = at + 1 < len(tokens) and tokens[at + 1].value == "(" and tokens[at + 1].kind == "sign"
@@ -29,12 +28,12 @@ def called(tokens: list[Token], at: int, name: str) -> tuple[int, tuple[str, ...
     while parts[0] >= 2 and tokens[parts[0] - 1].value == "." and tokens[parts[0] - 2].kind in ("word", "quoted"):
         parts.insert(0, parts[0] - 2)
     qualifiers = tuple(tokens[part].value.lower() for part in parts[:-1])
-    if qualifiers and (qualifiers[-1] != "sys" or qualifiers[:-1] not in _CATALOGS):
-        return None
-    return parts[0], qualifiers
+    return (parts[0], qualifiers) if not qualifiers or is_sys(lake, qualifiers) else None
 
 
-_CATALOGS = ((), *((name,) for name in CATALOG_NAMES))
+def is_sys(lake: Lake, parts: tuple[str, ...]) -> bool:
+    """Whether a name, in lower case, is that of the lake's database `sys`."""
+    return parts[-1] == "sys" and (len(parts) == 1 or (len(parts) == 2 and parts[0] in lake.catalog_names))
 
 
 NAMES = (*KINDS, *DESCRIPTORS)
@@ -49,7 +48,7 @@ def function_pieces(lake: Lake, statement: str) -> list[tuple[int, int, str]]:
     found, names = [], set()
     for at in range(len(tokens)):
         for name in NAMES:
-            call = called(tokens, at, name)
+            call = called(lake, tokens, at, name)
             if call is None or not call[1]:
                 continue
             start, known = tokens[call[0]].start, _known(statement, tokens, at) if name == PATH else None

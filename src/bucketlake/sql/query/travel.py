@@ -98,4 +98,4 @@ def _ends(tokens: list[Token], at: int) -> bool:
 def session_options(lake: Lake, name: LakeName, settings: Mapping[str, str] | None = None) -> dict[str, str]:
     """The session's options for a table; `settings`: the session's, where they are known already."""
     known = settings_of(lake.spark) if settings is None else settings
-    return options_of(known, name.database, (name.table, name.base))
+    return options_of(known, lake.catalog_names, name.database, (name.table, name.base))

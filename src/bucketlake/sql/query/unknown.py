@@ -11,7 +11,6 @@ from pyspark.errors import AnalysisException, PySparkException
 from bucketlake.catalogs.near import meant_table
 from bucketlake.errors import NotFoundError, did_you_mean
 from bucketlake.ops.system import registry
-from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.sql.query import functions, max_pt, sys_functions
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def explained(lake: Lake, error: Exception) -> UnknownNameError | None:
     missing, namespace = _MISSING.search(text), _NAMESPACE.search(text)
     if missing is not None:
         return _missing(lake, missing.group(1))
-    return None if namespace is None else _elsewhere(_parts(namespace.group(1)))
+    return None if namespace is None else _elsewhere(lake, _parts(namespace.group(1)))
 
 
 def meant_function(lake: Lake, error: Exception) -> str | None:
@@ -94,11 +93,11 @@ def _views(lake: Lake) -> list[str]:
     return [row.viewName for row in lake.spark.sql("SHOW VIEWS").where("isTemporary").select("viewName").collect()]
 
 
-def _elsewhere(parts: list[str]) -> UnknownNameError:
-    if parts[0].lower() in CATALOG_NAMES:
+def _elsewhere(lake: Lake, parts: list[str]) -> UnknownNameError:
+    if parts[0].lower() in lake.catalog_names:
         return UnknownNameError("Paimon only support single namespace", name=".".join(parts), remedy="write db.table")
     return UnknownNameError(
-        f"Current catalog is {CATALOG_NAMES[1]}, catalog {parts[0]} does not exist",
+        f"Current catalog is {lake.catalog_names[-1]}, catalog {parts[0]} does not exist",
         name=".".join(parts),
-        remedy=f"write db.table or {CATALOG_NAMES[1]}.db.table",
+        remedy=f"write db.table or {lake.catalog_names[-1]}.db.table",
     )

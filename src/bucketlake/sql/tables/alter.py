@@ -8,12 +8,11 @@ Spec: docs/sql/ddl.md#alter-table
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, UnsupportedError
-from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.schema import schema as core
 from bucketlake.schema.default import stored_default
 from bucketlake.spark.assignment import Rules
@@ -21,6 +20,7 @@ from bucketlake.spark.instants import of_session
 from bucketlake.sql.query import query
 from bucketlake.sql.tables import partitions, tags
 from bucketlake.sql.tables.columns import Sensitive, has_column, spelled
+from bucketlake.sql.tables.create import refuse_computed
 from bucketlake.sql.tables.create_table import COMMENT
 from bucketlake.sql.tables.ddl import accept_database, partition_spec
 from bucketlake.sql.text import names
@@ -81,7 +81,7 @@ def _dated(make: Callable[[Dialect], core.AddColumn | core.UpdateColumnType]) ->
 class _Change:
     """Schema changes in order. `if_exists`: columns that are dropped may be missing. `if_not_exists`: those that are
     added may be there. `flink`: in Flink's spelling, which may give a table that nothing was written to a primary
-    key."""
+    key, and whose types may be null where they do not say otherwise and are of no key."""
 
     changes: tuple[Edit, ...]
     if_exists: bool = False
@@ -97,7 +97,7 @@ class _Change:
         changes = [
             change if self.flink and isinstance(change, core.SetOption) else meant(schema, change, sensitive)
             for change in (self._of_session(lake, change) for change in self.changes)
-            if not self._idle(schema, change)
+            if not self._idle(schema, change, sensitive)
         ]
         if changes:
             lake.catalog.alter_table(name.full, *changes)
@@ -107,10 +107,19 @@ class _Change:
             return change
         return change.legacy if of_session(lake.spark) else change.change
 
-    def _idle(self, schema: core.TableSchema, change: core.SchemaChange | _Default) -> bool:
+    def _idle(self, schema: core.TableSchema, change: core.SchemaChange | _Default, sensitive: Sensitive) -> bool:
+        if isinstance(change, core.UpdateColumnNullability) and self.flink and change.nullable:
+            return spelled(schema, _parts(change.column), sensitive)[0] in schema.primary_keys
+        if isinstance(change, core.UpdateColumnType) and len(path := _parts(change.column)) == 1:
+            present = schema.field(spelled(schema, path, sensitive)[0]).type
+            return bool(present.with_nullable(True) == change.type.with_nullable(True))
         if isinstance(change, core.DropColumn):
             return self.if_exists and not has_column(schema, change.column)
         return isinstance(change, core.AddColumn) and self.if_not_exists and has_column(schema, change.column)
+
+
+def _parts(column: str | Sequence[str]) -> tuple[str, ...]:
+    return (column,) if isinstance(column, str) else tuple(column)
 
 
 def meant(schema: core.TableSchema, change: core.SchemaChange | _Default, sensitive: Sensitive) -> core.SchemaChange:
@@ -126,7 +135,7 @@ def meant(schema: core.TableSchema, change: core.SchemaChange | _Default, sensit
         return change
     if isinstance(change, core.DropPrimaryKey) or change.column is None:
         return change
-    path = (change.column,) if isinstance(change.column, str) else tuple(change.column)
+    path = _parts(change.column)
     if isinstance(change, core.AddColumn):
         parent = spelled(schema, path[:-1], sensitive) if len(path) > 1 else ()
         if has_column(schema, (*parent, path[-1]), sensitive):
@@ -156,9 +165,8 @@ class _Rename:
     def run(self, lake: Lake, name: names.LakeName) -> None:
         bare = len(self.parts) == 1
         if len(self.parts) == 3 and self.parts[0].lower() not in lake.catalog_names:
-            raise InvalidError(
-                "Only supports operations within the same catalog", target=self.parts[0], current=CATALOG_NAMES[1]
-            )
+            at = lake.catalog_names[-1]
+            raise InvalidError("Only supports operations within the same catalog", target=self.parts[0], current=at)
         target = names.LakeName(name.database, self.parts[0]) if bare else names.target(lake, self.parts)
         lake.catalog.rename_table(name.full, target.full)
 
@@ -232,7 +240,7 @@ def _database(cursor: Cursor) -> Statement:
     cursor.expect("SET")
     if cursor.accept("LOCATION"):
         return _AlterDatabase(parts, {"location": cursor.string()})
-    if not cursor.accept("DBPROPERTIES"):
+    if not cursor.sees("(") and not cursor.accept("DBPROPERTIES"):  # Flink's has no word there
         cursor.expect("PROPERTIES")
     return _AlterDatabase(parts, cursor.options())
 
@@ -282,7 +290,9 @@ class _Column:
 
 def _column(cursor: Cursor) -> _Column:
     """`name type [[NOT] NULL] [COMMENT 'c'] [DEFAULT d] [FIRST | AFTER d]`, clauses in any order, each once."""
-    found = _Column(cursor.name(), cursor.until(*_COLUMN_CLAUSES))
+    path = cursor.name()
+    refuse_computed(cursor, ".".join(path))
+    found = _Column(path, cursor.until(*_COLUMN_CLAUSES))
     if not found.type_text:
         cursor.fail(f"column {'.'.join(found.path)} needs a type")
     seen: set[str] = set()
@@ -407,7 +417,8 @@ def _modify(cursor: Cursor) -> Statement:
     if cursor.sees("(", "WATERMARK") or cursor.sees("WATERMARK"):
         cursor.fail("a watermark has no meaning for storage")
     found = cursor.bracketed(lambda: _column(cursor)) if cursor.sees("(") else [_column(cursor)]
-    return _Change(tuple(change for column in found for change in _redefined(column)))
+    whole = [replace(column, nullable=column.nullable is not False) for column in found]
+    return _Change(tuple(change for column in whole for change in _redefined(column)), flink=True)
 
 
 def _specs(cursor: Cursor) -> tuple[dict[str, str | None], ...]:

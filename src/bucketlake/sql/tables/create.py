@@ -44,6 +44,7 @@ class CreateTable:
     provider: str | None = None
     flink: bool = False
     like: tuple[str, ...] | None = None
+    like_options: bool = True  # whether the other table's are taken over
     query: str | None = None
 
     @property
@@ -79,6 +80,8 @@ def parse_create_table(cursor: Cursor) -> CreateTable:
     found = CreateTable(cursor.name(), if_not_exists=if_not_exists, replace=replace, create=create)
     if cursor.accept("LIKE"):
         found.like = cursor.name()
+        if cursor.sees("(", "EXCLUDING") or cursor.sees("(", "INCLUDING"):
+            _like_options(cursor, found)
     if cursor.sees("("):
         cursor.bracketed(lambda: _item(cursor, found), empty=True)
     seen: set[str] = set()
@@ -93,6 +96,19 @@ def parse_create_table(cursor: Cursor) -> CreateTable:
     if found.like is not None and (found.columns or found.partition_keys or found.query is not None):
         cursor.fail("CREATE TABLE … LIKE takes its columns and keys from the other table")
     return found
+
+
+def _like_options(cursor: Cursor, found: CreateTable) -> None:
+    """Flink's `(EXCLUDING OPTIONS)` and `(INCLUDING …)`, which says what is done anyhow."""
+    cursor.expect("(")
+    while not cursor.accept(")"):
+        taken = cursor.accept("INCLUDING")
+        if not taken:
+            cursor.expect("EXCLUDING")
+        what = cursor.identifier().upper()
+        if not taken and what != "OPTIONS":
+            raise UnsupportedError(f"CREATE TABLE … LIKE … (EXCLUDING {what})", remedy="write the columns and keys")
+        found.like_options = taken if what in ("OPTIONS", "ALL") else found.like_options
 
 
 def _item(cursor: Cursor, found: CreateTable) -> None:
@@ -120,8 +136,16 @@ def _set_primary_keys(cursor: Cursor, found: CreateTable, names: list[str]) -> N
     found.primary_keys = names
 
 
+def refuse_computed(cursor: Cursor, column: str) -> None:
+    """UnsupportedError where a column's name is followed by AS, as Flink computes one."""
+    if cursor.sees("AS"):
+        remedy = "store the value, or compute it in a view or query"
+        raise UnsupportedError("computed columns are not supported", column=column, remedy=remedy)
+
+
 def _column(cursor: Cursor, found: CreateTable) -> None:
     name = cursor.identifier()
+    refuse_computed(cursor, name)
     kind = cursor.until(*_COLUMN_END)
     if not kind:
         cursor.fail(f"column {name} needs a type")
@@ -160,7 +184,7 @@ def _clause(cursor: Cursor, found: CreateTable) -> None:
     elif cursor.accept("WITH", "("):
         cursor.at -= 1
         found.flink = True
-        found.options.update(cursor.options())
+        found.options.update(cursor.options(empty=True))
     elif cursor.sees("STORED"):
         raise UnsupportedError(
             "CREATE TABLE LIKE ... STORED AS is not supported for SparkCatalog."

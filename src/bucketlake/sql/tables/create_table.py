@@ -25,6 +25,7 @@ from bucketlake.errors import (
 from bucketlake.ops.change.row_conflicts import Read, check_of, made_anew
 from bucketlake.ops.commit.replacement import draft_replacement
 from bucketlake.options.catalog import table_defaults
+from bucketlake.options.options import validate
 from bucketlake.schema.default import stored_default
 from bucketlake.schema.given import new_schema
 from bucketlake.spark import instants
@@ -279,7 +280,7 @@ def _definition(lake: Lake, clause: CreateTable, frame: DataFrame | None) -> _De
         clause.comment if clause.comment is not None else comment,
     )
     if clause.like is not None:
-        return _like(lake, clause.like, made)
+        return _like(lake, clause.like, made, clause.like_options)
     if frame is not None:
         if clause.columns:
             raise InvalidError("CREATE TABLE … AS takes its columns from the query", remedy="leave the column list out")
@@ -290,6 +291,7 @@ def _definition(lake: Lake, clause: CreateTable, frame: DataFrame | None) -> _De
             )
         return made
     if not clause.columns:
+        validate(options)  # of a type whose tables need none
         raise InvalidError("table has no columns", table=".".join(clause.name), remedy="list the columns")
     made.fields = [
         _with_default(DataField(place, column.name, kind, column.comment), column.default)
@@ -304,14 +306,14 @@ def _with_default(field: DataField, text: str | None) -> DataField:
     return DataField(field.id, field.name, field.type, field.description, stored_default(text, field))
 
 
-def _like(lake: Lake, parts: tuple[str, ...], given: _Definition) -> _Definition:
-    """Columns, keys, options and comment of another table; what the statement gives itself goes before. Of Spark's
+def _like(lake: Lake, parts: tuple[str, ...], given: _Definition, options: bool) -> _Definition:
+    """Columns, keys, `options` and comment of another table; what the statement gives itself goes before. Of Spark's
     tables and views, whose properties are none of a table here: columns with their defaults, partitioning, comment."""
     source = names.find(lake, parts)
     if source is None and names.is_sparks(lake, parts):
         return _like_sparks(lake, ".".join(map(quoted, parts)), given)
     schema = lake.catalog.table((source or names.target(lake, parts)).full).schema  # which says what is not there
-    taken = {key: value for key, value in schema.options.items() if not key.startswith(_ELSEWHERE)}
+    taken = {key: value for key, value in schema.options.items() if options and not key.startswith(_ELSEWHERE)}
     return _Definition(
         list(schema.fields),
         given.partition_keys or list(schema.partition_keys),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bucketlake.catalog import SYSTEM_DATABASE
-from bucketlake.errors import NotFoundError
+from bucketlake.errors import InvalidError, NotFoundError
+from bucketlake.spark.settings import setting_of
 from bucketlake.spark.types import quoted
 from bucketlake.sql.tables import partitions
 from bucketlake.sql.tables.create import LAKE_PROVIDERS, parse_create_table
@@ -181,11 +182,22 @@ def partition_spec(cursor: Cursor) -> dict[str, str | None]:
 
 @dataclass(frozen=True, slots=True)
 class _Use:
+    """`of_catalog`: the name is a catalog's."""
+
     parts: tuple[str, ...]
+    of_catalog: bool = False
 
     def run(self, lake: Lake, name: names.LakeName) -> None:
         parts = self.parts
-        first, bare = parts[0].lower(), len(parts) == 1 and not lake.catalog.database_exists(parts[0])
+        first = parts[0].lower()
+        bare = len(parts) == 1 and (self.of_catalog or not lake.catalog.database_exists(parts[0]))
+        if self.of_catalog and first not in (names.SPARK_CATALOG, *lake.catalog_names):
+            if setting_of(lake.spark, f"spark.sql.catalog.{parts[0]}") is not None:
+                lake.spark.sql(f"SET CATALOG {quoted(parts[0])}")
+                return
+            own = lake.catalog_names[-1]
+            remedy = f"the lake's is {own}; bucketlake.connect opens another warehouse"
+            raise InvalidError("no such catalog", catalog=parts[0], remedy=remedy)
         if (first == names.SPARK_CATALOG and (bare or len(parts) == 2)) or (
             lake.in_spark_catalog and first not in lake.catalog_names
         ):
@@ -206,9 +218,20 @@ class _Use:
 def use(cursor: Cursor) -> Statement:
     """USE [DATABASE | SCHEMA | NAMESPACE] db: a database of the lake; `spark_catalog[.db]`: names are Spark's own.
 
-    So they stay until a USE says `bucketlake` or `paimon`.
+    So they stay until a USE says `bucketlake` or `paimon`. USE CATALOG, Flink's, takes a catalog's name alone.
     """
     cursor.expect("USE")
+    if len(cursor.tokens) == 3 and cursor.accept("CATALOG"):
+        return _Use((cursor.identifier(),), of_catalog=True)
     if len(cursor.tokens) > 2:
         accept_database(cursor)
     return _Use(cursor.name())
+
+
+def set_catalog(cursor: Cursor) -> Statement | None:
+    """`SET CATALOG name | 'name'`, the cursor behind SET: as USE CATALOG; else None, the cursor where it was."""
+    if len(cursor.tokens) != 3 or not cursor.accept("CATALOG"):
+        return None
+    token = cursor.peek()
+    text = token is not None and token.kind == "string"
+    return _Use((cursor.string() if text else cursor.identifier(),), of_catalog=True)

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import StructField, StructType
 
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.schema.default import default_shown
 from bucketlake.spark.instants import shown_schema, shows_instants
 from bucketlake.spark.types import quoted, spark_type
 from bucketlake.sql.query import max_pt
-from bucketlake.sql.query.sys_functions import NAMES
+from bucketlake.sql.query.sys_functions import NAMES, is_sys
 from bucketlake.sql.tables import catalog_views
 from bucketlake.sql.tables.ddl import partition_spec
 from bucketlake.sql.tables.partitions import Spec, listed, not_found, require_full
@@ -123,16 +122,20 @@ def _functions(cursor: Cursor) -> Statement | None:
     if not _accept_in(cursor):
         return None
     database = tuple(part.lower() for part in cursor.name())
-    if database[-1] != "sys" or database[:-1] not in ((), *((name,) for name in CATALOG_NAMES)):
+    if database[-1] != "sys" or len(database) > 2:
         return None
-    return _ShowFunctions(_pattern(cursor))
+    return _ShowFunctions(cursor.text, database, _pattern(cursor))
 
 
 @dataclass(frozen=True, slots=True)
 class _ShowFunctions:
+    text: str
+    database: tuple[str, ...]
     pattern: str
 
     def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
+        if not is_sys(lake, self.database):
+            return lake.spark.sql(self.text)
         found = _matching((*NAMES, max_pt.NAME), self.pattern)
         return frame(lake, "function string", [(f"{CATALOG}.sys.{function}",) for function in found])
 

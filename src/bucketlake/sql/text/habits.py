@@ -33,6 +33,7 @@ _BEGINNINGS = {
     r"SHOW +(INDEX|INDEXES|KEYS)\b": "SHOW TBLPROPERTIES names the primary key and the file indexes of a table",
     r"SHOW +PROCEDURES\b": "CALL sys.help() lists them",
     r"(CREATE|ALTER|DROP) +CATALOG\b": _CATALOG,
+    r"CREATE +TEMPORARY +TABLE\b": "CREATE TEMPORARY VIEW v AS SELECT …, or … VIEW v USING csv OPTIONS (path '…')",
     r"(CREATE|ALTER) +FUNCTION\b": _FUNCTION,
     r"\\[a-z?]": "helpers with a backslash are the prompt's: SHOW TABLES, DESCRIBE t, SELECT * FROM `t$snapshots`",
     r"PRAGMA\b": "DESCRIBE, or SHOW TBLPROPERTIES",

@@ -162,6 +162,12 @@ def split_statements(text: str) -> list[str]:
     return [text[start:end] for start, end in statement_places(text)]
 
 
+def past_comments(text: str) -> str:
+    """The text with blanks for the comments before its first word: what a statement is, its beginning says."""
+    lead = text[: tokenize(text)[0].start]
+    return text if not lead.strip() else blank(text, [(0, len(lead))])
+
+
 def with_quoted(text: str) -> str:
     """The text, names with `$` in backticks, as Spark reads them: Flink's `SELECT * FROM t$snapshots`."""
     if "$" not in text:
@@ -452,6 +458,8 @@ class Cursor:
         return self.string() if token is not None and token.kind == "string" else self._bare_key()
 
     def _bare_key(self) -> str:
+        if (token := self.peek()) is not None and token.kind == "sign":
+            self.fail("expected the key of an option")
         start = self.next()
         end = start
         while (token := self.peek()) is not None and token.start == end.end and token.value not in ("=", ",", ")"):
