@@ -1,7 +1,6 @@
 # `make` lists the targets. A fresh machine needs Python (3.10 or newer) and make; Java comes along if it is missing.
 SHELL := /bin/bash
-# Two cores are idle for a third of the time with two workers: a third one, where there is room for its JVM.
-WORKERS ?= $(shell awk '/MemTotal/ {print ($$2 > 15000000) ? 3 : 2}' /proc/meminfo 2>/dev/null || echo 2)
+WORKERS ?= 2
 PYTHON ?= $(shell for v in 3.12 3.11 3.13 3.10; do command -v python$$v >/dev/null 2>&1 && python$$v -c '' 2>/dev/null && { echo python$$v; break; }; done || echo python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
