@@ -15,8 +15,10 @@ from py4j.java_gateway import JavaClass, JVMView
 from pyspark.sql.conf import RuntimeConfig
 from tests import archive
 
-# Metaspace would grow from 21 MB on by a collection of the whole heap each time.
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m -Xshare:auto" + archive.options()
+# Metaspace would grow from 21 MB on by a collection of the whole heap each time. The quick compiler alone has 48 MB for
+# its code, which a JVM of thousands of tests fills: it stops compiling then.
+CODE = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+JAVA = f"{CODE} -XX:+UseSerialGC -XX:MetaspaceSize=256m -Xshare:auto" + archive.options()
 SETTINGS = {
     "spark.driver.memory": "2g",
     "spark.sql.shuffle.partitions": "4",

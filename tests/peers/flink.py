@@ -19,7 +19,8 @@ from tests.peers.rpc import Driver, PeerError
 KINDS = {"INSERT": "+I", "UPDATE_BEFORE": "-U", "UPDATE_AFTER": "+U", "DELETE": "-D"}
 # Hadoop's thousand defaults would be written and read with every operator of a job, a quarter of what Flink does here.
 NO_DEFAULTS = Path(__file__).with_name("hadoop")
-JVM = f"-Xmx1g -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Duser.timezone=UTC -Xbootclasspath/a:{NO_DEFAULTS}"
+CODE = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"  # 48 MB are full after some hundred statements
+JVM = f"-Xmx1g -XX:+UseSerialGC {CODE} -Duser.timezone=UTC -Xbootclasspath/a:{NO_DEFAULTS}"
 START_SECONDS = 180.0
 
 
