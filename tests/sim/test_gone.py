@@ -6,8 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
+import pyarrow as pa
 import pytest
+from tests.sim import test_interrupted as interrupted
 from tests.sim.clock import FakeClock
 from tests.sim.storage import KILL_AFTER, KILL_BEFORE, FaultStorage, Killed, MapStorage
 from tests.sim.tables import (
@@ -204,3 +207,45 @@ def test_an_expiry_names_the_tag_that_is_in_its_way() -> None:
     assert store.snapshot_ids() == [4] or expire() == 1
     remove_orphans(store, 1 << 60, threads=1)
     assert live_names(store) == {"f0", "f1", "f2", "f3"}
+
+
+def test_a_fast_forward_beside_which_the_table_is_made_anew_takes_and_leaves_nothing() -> None:
+    """Before each call: of the new table, whose snapshots and tags have the same names, all but hints stays, and no
+    file of the branch comes to it. Between its look and a delete nobody can tell."""
+    started = interrupted.copied("append")
+    interrupted.through(started).table("t").with_options(branch="dev").alter(AddColumn("w", BIGINT))
+    branch = interrupted.through(started).table("t$branch_dev")
+    branch.write_arrow(pa.table({"k": [6], "v": [6], "p": pa.array([0], pa.int32()), "w": [1]}))
+    branch.create_tag("d", 2)
+    counted = FaultStorage(MapStorage())
+    counted.inner.files.update(started.files)
+    interrupted.through(counted).table("t").fast_forward("dev")
+    refused = 0
+    for at, (called, _) in enumerate(counted.calls):
+        storage, made = MapStorage(), {}
+        storage.files.update(started.files)
+
+        def plan(
+            k: int, operation: str, path: str, storage: MapStorage = storage, made: Any = made, at: int = at
+        ) -> None:
+            if k == at:
+                catalog = interrupted.through(storage)
+                catalog.env.clock.millis += 10**9
+                catalog.drop_table("t")
+                table = catalog.create_table("t", interrupted.SCHEMA, ["p"])
+                for key in (41, 42):
+                    table.write_arrow(interrupted.rows_of([key], 4))
+                table.create_tag("own", 1)
+                made.update(storage.files)
+                clear_cache()
+
+        try:
+            interrupted.through(FaultStorage(storage, plan)).table("t").fast_forward("dev")
+        except BucketlakeError:
+            refused += 1
+        lost = {
+            path for path in made if storage.files.get(path) != made[path] and not path.endswith(("LATEST", "EARLIEST"))
+        }
+        assert not lost or called == "delete", f"at call {at}: {lost}"
+        assert not set(storage.files) - set(made) or at == 0, f"at call {at}: {set(storage.files) - set(made)}"
+    assert refused > 30

@@ -520,9 +520,10 @@ def _is_bounded(statistics: Any, t: DataType) -> bool:
     if t.root not in (Root.CHAR, Root.VARCHAR) or statistics.physical_type != "BYTE_ARRAY":
         return True
     try:
-        return all(isinstance(bound.decode(), str) for bound in (statistics.min_raw, statistics.max_raw))
+        statistics.min_raw.decode(), statistics.max_raw.decode()
     except UnicodeDecodeError:
         return False
+    return True
 
 
 def _paths(metadata: pq.FileMetaData) -> list[str]:

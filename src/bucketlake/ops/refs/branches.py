@@ -18,7 +18,14 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 
 from bucketlake.env.new_file import put_new
-from bucketlake.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError, StorageError
+from bucketlake.errors import (
+    AlreadyExistsError,
+    BucketlakeError,
+    ConflictError,
+    InvalidError,
+    NotFoundError,
+    StorageError,
+)
 from bucketlake.format.metadata.manifest import ManifestEntry
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
 from bucketlake.ops.commit.conflicts import CommitName
@@ -170,17 +177,24 @@ def fast_forward(store: Store, name: str) -> None:
     if by_catalog(store, "forward_branch", name=name):
         return
     base, own = _common(store, taken[0]), _own_schemas(store)
-    with nullcontext() if base is None else guarded(store, "fast-forward-", base):
-        take_after(store, base)
-        if base is None:  # nothing stays: the hint first, which says where the history begins
-            with suppress(StorageError):
-                store.env.storage.write(store.paths.earliest_hint, str(taken[0].id).encode())
-        drop_tags_after(store, taken[0].id - 1 if base is None or base.id < taken[0].id else taken[0].id)
-        _take_schemas(store, schemas, own, taken[0].schema_id)
-        _take_snapshots(store, [one for one in taken if base is None or one.id > base.id])
-        for tag, held in tags.items():
-            store.env.storage.write(store.paths.tag(tag), encode_snapshot(held))
-    _refuse_gone(store, {number: data for number, data in own.items() if schemas.get(number) == data}, schemas, taken)
+    shared = {number: data for number, data in own.items() if schemas.get(number) == data}
+    brought = {store.paths.schema(number): data for number, data in schemas.items() if number not in shared}
+    brought |= {store.paths.tag(tag): encode_snapshot(held) for tag, held in tags.items()}
+    try:
+        with nullcontext() if base is None else guarded(store, "fast-forward-", base):
+            take_after(store, base)
+            if base is None:  # nothing stays: the hint first, which says where the history begins
+                with suppress(StorageError):
+                    store.env.storage.write(store.paths.earliest_hint, str(taken[0].id).encode())
+            drop_tags_after(store, taken[0].id - 1 if base is None or base.id < taken[0].id else taken[0].id)
+            _take_schemas(store, schemas, own, taken[0].schema_id)
+            _take_snapshots(store, [one for one in taken if base is None or one.id > base.id])
+            for tag, held in tags.items():
+                store.env.storage.write(store.paths.tag(tag), encode_snapshot(held))
+    except BucketlakeError:
+        _refuse_gone(store, shared, brought, taken)
+        raise
+    _refuse_gone(store, shared, brought, taken)
 
 
 def _own_schemas(store: Store) -> dict[int, bytes]:
@@ -190,22 +204,20 @@ def _own_schemas(store: Store) -> dict[int, bytes]:
     return found
 
 
-def _refuse_gone(store: Store, kept: Mapping[int, bytes], taken: Mapping[int, bytes], ours: list[Snapshot]) -> None:
-    """Take away what was put into the place of a table that was dropped meanwhile, and raise NotFoundError. `kept`: its
-    schemas that were not touched; `taken`: all that it was to have, `ours`: the snapshots."""
-    storage, paths = store.env.storage, store.paths
-    if all(_holds(store, paths.schema(number), data) for number, data in kept.items()):
+def _refuse_gone(store: Store, kept: Mapping[int, bytes], brought: Mapping[str, bytes], ours: list[Snapshot]) -> None:
+    """Take away what was put into the place of a table that was dropped, or made anew, meanwhile, and raise
+    NotFoundError. `kept`: schemas that were not touched; `brought`: paths and what was written there; `ours`: the
+    snapshots."""
+    if all(_holds(store, store.paths.schema(number), data) for number, data in kept.items()):
         return
-    files = {paths.schema(number): data for number, data in taken.items()}
-    files |= {paths.tag(name): encode_snapshot(held) for name, held in store.tags().items()}
-    for path, data in files.items():
+    for path, data in brought.items():
         with suppress(StorageError):
             if _holds(store, path, data):
-                storage.delete(path)
+                store.env.storage.delete(path)
     for snapshot in reversed(ours):
         remove_from_gone(store, snapshot)
     remedy = "it was dropped while a branch took its place"
-    raise NotFoundError("no such table", path=paths.root, remedy=remedy)
+    raise NotFoundError("no such table", path=store.paths.root, remedy=remedy)
 
 
 def _holds(store: Store, path: str, data: bytes) -> bool:

@@ -129,10 +129,10 @@ def go_back_to_intact(store: Store, broken: int) -> bool:
     Errors: NotFoundError where nothing can be read, StorageError; done again, it goes on.
     """
     ids = store.snapshot_ids()
-    if max(ids, default=0) != broken or not _is_damaged(store, broken):
+    if max(ids, default=0) != broken or not is_damaged(store.find_snapshot, broken):
         return False
     held = {tag.id: tag for tag in tags_that_are_whole(store)}
-    readable = (number for number in reversed(ids) if number in held or not _is_damaged(store, number))
+    readable = (number for number in reversed(ids) if number in held or not is_damaged(store.find_snapshot, number))
     number = next(readable, None)
     target = None if number is None else held.get(number) or store.find_snapshot(number)
     if target is None:
@@ -155,13 +155,14 @@ def go_back_to_intact(store: Store, broken: int) -> bool:
 
 def _write_anew(store: Store, target: Snapshot) -> None:
     """Give the target its file back where that is damaged, and a tag says what it held."""
-    if _is_damaged(store, target.id):
+    if is_damaged(store.find_snapshot, target.id):
         store.env.storage.write(store.paths.snapshot(target.id), encode_snapshot(without_changelog(target)))
 
 
-def _is_damaged(store: Store, snapshot_id: int) -> bool:
+def is_damaged(find: Callable[[int], Snapshot | None], number: int) -> bool:
+    """Whether the file of a snapshot, or a changelog, is there and cannot be read."""
     try:
-        store.find_snapshot(snapshot_id)
+        find(number)
     except CorruptError:
         return True
     return False
@@ -231,6 +232,7 @@ def take_after(store: Store, target: Snapshot | None) -> None:
     for _ in range(ATTEMPTS):
         if not going:
             return
+        store.check_same()  # another table may lie there by now, whose snapshots these are
         newest = max(going)
         for number in sorted(going)[:-1]:
             store.env.storage.delete(store.paths.snapshot(number))
