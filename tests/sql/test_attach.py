@@ -412,6 +412,15 @@ def test_the_name_of_the_catalog_counts_wherever_one_stands(classic: Lake, tmp_p
         assert functions == [row[0] for row in spark.sql("SHOW FUNCTIONS IN sys").collect()] != []
         with pytest.raises(AnalysisException, match="catalog nowhere does not exist"):
             spark.sql("SELECT nowhere.sys.bucket(1, 5)")
+        for statement in (
+            "SELECT * FROM nowhere.default.t",
+            "INSERT INTO nowhere.default.t VALUES (1, 1)",
+            "ALTER TABLE t RENAME TO nowhere.default.u",
+            "USE CATALOG nowhere",
+            "SET spark.paimon.nowhere.default.t.scan.snapshot-id = 1",
+        ):
+            with pytest.raises((BucketlakeError, AnalysisException), match=r"\bmine\b"):
+                spark.sql(statement)
     finally:
         bucketlake.detach(spark)
 

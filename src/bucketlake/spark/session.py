@@ -76,7 +76,7 @@ class Lake:
         self.catalog = catalog
         self.current_database = DEFAULT_DATABASE
         self.in_spark_catalog = False
-        self.catalog_names: tuple[str, ...] = CATALOG_NAMES  # in lower case: what may stand before `db.t`
+        self.catalog_names: tuple[str, ...] = CATALOG_NAMES  # in lower case, before `db.t`; the first is its own
         self.other_catalogs: frozenset[str] = frozenset()  # what is Spark's to read if it stands there
         self.working: Callable[[], AbstractContextManager[Any]] = nullcontext  # around what asks an attached session
         self._front = front

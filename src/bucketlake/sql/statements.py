@@ -129,7 +129,7 @@ def _refuse_other_catalogs(lake: Lake, key: str) -> None:
     if find_option(own) is not None or find_option(place[2]) is None:
         return
     if setting_of(lake.spark, f"spark.sql.catalog.{catalog}") is None:
-        remedy = f"the lake's is {lake.catalog_names[-1]}, and * stands for any"
+        remedy = f"the lake's is {lake.catalog_names[0]}, and * stands for any"
         raise InvalidError("an option of a table in no known catalog", option=key, catalog=catalog, remedy=remedy)
 
 

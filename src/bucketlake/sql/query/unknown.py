@@ -97,7 +97,7 @@ def _elsewhere(lake: Lake, parts: list[str]) -> UnknownNameError:
     if parts[0].lower() in lake.catalog_names:
         return UnknownNameError("Paimon only support single namespace", name=".".join(parts), remedy="write db.table")
     return UnknownNameError(
-        f"Current catalog is {lake.catalog_names[-1]}, catalog {parts[0]} does not exist",
+        f"Current catalog is {lake.catalog_names[0]}, catalog {parts[0]} does not exist",
         name=".".join(parts),
-        remedy=f"write db.table or {lake.catalog_names[-1]}.db.table",
+        remedy=f"write db.table or {lake.catalog_names[0]}.db.table",
     )

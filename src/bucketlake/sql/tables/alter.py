@@ -165,7 +165,7 @@ class _Rename:
     def run(self, lake: Lake, name: names.LakeName) -> None:
         bare = len(self.parts) == 1
         if len(self.parts) == 3 and self.parts[0].lower() not in lake.catalog_names:
-            at = lake.catalog_names[-1]
+            at = lake.catalog_names[0]
             raise InvalidError("Only supports operations within the same catalog", target=self.parts[0], current=at)
         target = names.LakeName(name.database, self.parts[0]) if bare else names.target(lake, self.parts)
         lake.catalog.rename_table(name.full, target.full)

@@ -195,7 +195,7 @@ class _Use:
             if setting_of(lake.spark, f"spark.sql.catalog.{parts[0]}") is not None:
                 lake.spark.sql(f"SET CATALOG {quoted(parts[0])}")
                 return
-            own = lake.catalog_names[-1]
+            own = lake.catalog_names[0]
             remedy = f"the lake's is {own}; bucketlake.connect opens another warehouse"
             raise InvalidError("no such catalog", catalog=parts[0], remedy=remedy)
         if (first == names.SPARK_CATALOG and (bare or len(parts) == 2)) or (
