@@ -160,9 +160,10 @@ def main() -> None:
     parser.add_argument("--only", default="words,lookups,changes", help="comma-separated: words, lookups, changes")
     parser.add_argument("--memory", default="6g", help="memory of the Spark driver")
     parser.add_argument("--json", type=Path, default=Path("benchmarks/data/statements.json"))
+    parser.add_argument("--unpaired", action="store_true", help="measure the floors once, not before every run")
     arguments = parser.parse_args()
     source = lineitem(arguments.scale)
-    measurements = Measurements(arguments.runs)
+    measurements = Measurements(arguments.runs, not arguments.unpaired)
     with tempfile.TemporaryDirectory(prefix="bucketlake-bench-") as folder:
         bench = Statements(source, Path(folder), measurements, arguments.memory)
         for name in arguments.only.split(","):
