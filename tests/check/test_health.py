@@ -31,6 +31,7 @@ from tests.sim.tables import create_table, data_file, message, partition, table_
 import bucketlake
 from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError
 from bucketlake.format.metadata.snapshot import CommitKind
+from bucketlake.ops.check import advise as advising
 from bucketlake.ops.check import mending
 from bucketlake.ops.check.advise import Advice, advise_table
 from bucketlake.ops.check.faults import FAULTS
@@ -39,6 +40,7 @@ from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.commit.loads import SourceFile, record_loaded
 from bucketlake.ops.progress import Progress
 from bucketlake.ops.table.store import clear_cache
+from bucketlake.ops.table.wall_clock import local_from_epoch
 from bucketlake.sql.procedures import call
 from bucketlake.sql.text.text import Cursor
 from bucketlake.table import Table
@@ -280,7 +282,8 @@ def test_bytes_are_counted_once_whatever_happened(tmp_path: Path) -> None:
         assert used.to_arrow().column("bytes").to_pylist() == [one.bytes for one in used.held]
 
 
-def test_advice_names_commands_that_exist(tmp_path: Path) -> None:
+def test_advice_names_commands_that_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(advising, "LITTLE", 0)
     append = table_of(tmp_path / "a", (), bucket="-1")
     for number in range(22):
         append.write_arrow(rows(*[("x" if number else f"p{k}", k, f"v{k}") for k in range(50)]))
@@ -302,7 +305,32 @@ def test_advice_names_commands_that_exist(tmp_path: Path) -> None:
             assert call.parse(Cursor(advice.command)) is not None
 
 
-def test_advice_on_sorted_runs_is_followed(tmp_path: Path) -> None:
+def test_shares_of_little_data_are_not_told(tmp_path: Path) -> None:
+    """A table of some KiB is read at once however it lies, and what it holds in vain nobody misses."""
+    table = table_of(tmp_path, bucket="1", **{"num-sorted-run.compaction-trigger": "20"})
+    for number in range(12):
+        table.write_arrow(some(0, 3, f"n{number}"))
+    table.compact(full=True)
+    assert [one for one in table.advise() if one.topic not in ("options", "buckets")] == []
+
+
+def test_writers_that_commit_beside_each_other() -> None:
+    def advice(pause: int) -> list[str]:
+        """Twelve commits to one bucket, each by another writer: its file was whole so long after the commit before."""
+        store = create_table(MapStorage(), clock := FakeClock(), table_schema(bucket=1))
+        for number in range(12):
+            made, places = local_from_epoch(clock.now_millis() + pause), (10 * number, 10 * number + 9)
+            file = data_file(f"data-{number}-0.parquet", sequences=places, creation_time=made)
+            clock.sleep(1)
+            Commit(store, f"writer {number}").commit([message(file, total=1)])
+        return [one.topic for one in advise_table(store, "db.t")]
+
+    assert "writers" in advice(-500)
+    assert "writers" not in advice(500)
+
+
+def test_advice_on_sorted_runs_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(advising, "LITTLE", 0)
     table = table_of(tmp_path, bucket="1")
     for number in range(12):
         table.write_arrow(some(0, 3, f"n{number}"))

@@ -15,6 +15,7 @@ from tests.cli.conftest import ORDERS, Run
 
 import bucketlake
 from bucketlake.cli import output
+from bucketlake.ops.check import advise as advising
 
 
 def fingerprint(root: str) -> dict[str, str]:
@@ -102,7 +103,8 @@ def test_findings_are_exit_status_one(run: Run, own: str) -> None:
     assert run("fsck", "db.days", "--dry-run", warehouse=own).status == 2
 
 
-def test_advice(run: Run, own: str) -> None:
+def test_advice(run: Run, own: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(advising, "LITTLE", 0)
     assert run("advise", "empty", "--json", warehouse=own).json == []
     run("rescale", "db.orders", "--buckets", "3", warehouse=own)
     advice = run("advise", "db.orders", "--json", warehouse=own).json
@@ -146,7 +148,8 @@ def test_all_tables_are_checked_and_advised(run: Run, own: str) -> None:
         assert run("fsck", *words, warehouse=own).status == 2, words
 
 
-def test_what_to_do_is_a_command_that_a_shell_takes(run: Run, own: str) -> None:
+def test_what_to_do_is_a_command_that_a_shell_takes(run: Run, own: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(advising, "LITTLE", 0)
     catalog, name = bucketlake.open(own), '`db`.`it\'s "a" table`'
     odd = catalog.create_table(name, ORDERS, [], ["id"], {"bucket": 1, "num-sorted-run.compaction-trigger": 2})
     at = [datetime(2026, 1, 1)] * 3

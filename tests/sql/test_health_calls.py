@@ -97,7 +97,8 @@ def test_statements_name_any_table(classic: Lake, tmp_path: Path, monkeypatch: p
         assert table.refresh().schema.options["k'"] == "${v}\n"
 
 
-def test_advice_on_history_is_followed(classic: Lake) -> None:
+def test_advice_on_history_is_followed(classic: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(advising, "LITTLE", 0)
     classic.sql("CREATE TABLE db.t (id INT, v INT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')")
     table = classic.table("db.t")
     for number in range(4):

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.errors import PySparkException as SparkException
 from tests.profile import first, later
 from tests.sql.merges import AFTER_ALL, ALL_CLAUSES, CHANGES, FIVE, NINE, TWO, content, made, view
@@ -318,15 +323,37 @@ def test_a_star_in_a_value_has_all_columns(classic: Lake) -> None:
     assert content(classic) == [(1, 10, '{"a":1,"b":10,"c":"c1"}'), (2, 20, "c2")]
 
 
-def test_of_many_values_the_range_leaves_files_out(classic: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["append", "keyed"])
+@pytest.mark.parametrize(
+    ("few", "values", "far"), [(True, True, 500), (False, True, 500), (False, False, 5000)], ids=["few", "many", "ends"]
+)
+def test_of_many_values_the_ranges_leave_files_out(
+    classic: Lake, monkeypatch: pytest.MonkeyPatch, kind: str, few: bool, values: bool, far: int
+) -> None:
+    """Rows in the driver, rows that executors keep, and rows too many to look at each: a file in between, or behind
+    the last, is not opened."""
     monkeypatch.setattr(pruning, "MOST_VALUES", 1)
-    made(classic, "append", [(number, 0, "old") for number in range(1, 4)])
-    classic.table("db.t").write(classic.spark.createDataFrame([(9, 0, "far")], "a int, b int, c string"))
-    (far,) = (file for file in classic.table("db.t").table.files("a = 9"))
-    classic.table("db.t").table.store.env.storage.delete(far.path)
-    view(classic, [(1, 10, "x"), (3, 30, "y"), (None, 0, "z")])
-    classic.sql("MERGE INTO db.t USING source s ON t.a = s.a WHEN MATCHED THEN UPDATE SET *")
-    assert sorted(row.a for row in classic.sql("SELECT a FROM db.t WHERE a < 4").collect()) == [1, 2, 3]
+    if not few:
+        monkeypatch.setattr(held, "FEW_ROWS", 1)
+    if not values:
+        monkeypatch.setattr(held, "MOST_VALUES", 1)
+    made(classic, kind, [(number, 0, "old") for number in (1, 2, 3, 1000)])
+    classic.table("db.t").write(classic.spark.createDataFrame([(far, 0, "far")], "a int, b int, c string"))
+    (lost,) = (file for file in classic.table("db.t").table.files(f"a = {far}") if file.file.row_count == 1)
+    classic.table("db.t").table.store.env.storage.delete(lost.path)
+    view(classic, [(1, 10, "x"), (3, 30, "y"), (None, 0, "z"), (1000, 40, "w")])
+    classic.sql("MERGE INTO db.t USING source s ON t.a = s.a WHEN MATCHED THEN UPDATE SET b = s.b, c = s.c")
+    found = classic.sql("SELECT a, b FROM db.t WHERE a < 4 OR a = 1000").collect()
+    assert sorted(tuple(row) for row in found) == [(1, 10), (2, 0), (3, 30), (1000, 40)]
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=60))
+def test_ranges_hold_every_value(values: list[int]) -> None:
+    found = [(a.as_py(), b.as_py()) for a, b in pruning._ranges(pa.array(values, pa.int64()).unique())]
+    assert all(any(a <= value <= b for a, b in found) for value in values)
+    assert len(found) <= pruning.RANGES
+    assert (found[0][0], found[-1][1]) == (min(values), max(values))
+    assert all(one[1] < two[0] for one, two in pairwise(found))
 
 
 @pytest.mark.parametrize("kind", ["'primary-key' = 'k'", "'bucket' = '-1'"], ids=["keyed", "append"])

@@ -25,7 +25,7 @@ from bucketlake.ops.rescale.advise import BucketAdvice, advise, recommended
 from bucketlake.ops.rows.roll import TARGET_APPEND, TARGET_KEYED
 from bucketlake.ops.scan.scan import EntryFilter, delta_entries, live_entries
 from bucketlake.ops.system.partition_texts import default_name
-from bucketlake.ops.table.entries import BucketKey, bucket_key, by_bucket
+from bucketlake.ops.table.entries import BucketKey, bucket_key, by_bucket, created_millis
 from bucketlake.ops.table.store import Store
 from bucketlake.redaction import is_secret
 from bucketlake.schema.schema import BucketMode
@@ -42,14 +42,13 @@ HISTORY_SHARE = 1.0  # bytes of older snapshots over those of the newest
 HELD_SHARE = 0.25  # of the table's bytes, by one tag or branch
 ORPHAN_SHARE = 0.1
 HOT_SHARE = 0.5  # of the rows written, in one of many partitions
-RIVALS_SHARE = 0.25  # of the commits that follow another writer's to the same bucket within a second
+RIVALS_SHARE = 0.25  # of the commits hold files of a bucket from before another writer's commit to it
 STATISTICS_AGE = 0.5  # of the rows changed since statistics were taken
 OVERLAP = 0.8  # of the files that a value may be in, for every column
 RECENT = 100  # snapshots that are looked at
 FEW = 10  # files, partitions or commits that say nothing yet
-NEAR = 1000  # milliseconds
 PRUNED = (Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.DATE, Root.CHAR, Root.VARCHAR, Root.DECIMAL)
-_MB = 1 << 20
+LITTLE = 1 << 20  # below it no share of bytes is worth a word
 _CUTS = frozenset(",;")  # what ends a value in a spec of partitions
 # Options of one table's place and of its partitions, by their prefixes: one made anew from it has its own.
 _OWN = ("partition.", "data-file.external-paths", "data-file.path-directory", "global-index.external-path")
@@ -158,7 +157,7 @@ class _Look:
             away = max(one.recommended / one.buckets, one.buckets / one.recommended)
             steps = self._call("rescale", bucket_num=one.recommended, **self._of(one.key))
             yield Advice("buckets", text, round(away, 2), 1.0, one.reason, steps)
-        if one.skew > SKEW and one.buckets > 1 and one.bytes > _MB:
+        if one.skew > SKEW and one.buckets > 1 and one.bytes > LITTLE:
             reason = f"the largest of {one.buckets} buckets has {one.skew:.1f} times the mean"
             reason += ": few keys hold much of the data, and no command mends that"
             yield Advice("skew", text, one.skew, SKEW, reason)
@@ -227,7 +226,7 @@ class _Look:
     def _reading(self) -> Iterator[Advice]:
         """How much of the bytes a read must merge."""
         whole = sum(entry.file.file_size for entry in self._entries)
-        if not self._keyed or not whole or len(self._entries) < FEW:
+        if not self._keyed or whole < LITTLE or len(self._entries) < FEW:
             return
         key_range = key_range_of(self._store.schema.key_fields)
         merged = 0
@@ -244,7 +243,7 @@ class _Look:
     def _writing(self) -> Iterator[Advice]:
         written = compacted = rows = rivals = followed = 0
         parts: dict[bytes, int] = {}
-        touched: dict[int, set[BucketKey]] = {}
+        begun: dict[int, dict[BucketKey, int]] = {}  # snapshot: bucket: when its oldest file there was whole
         for snapshot in self._recent:
             try:
                 added = [e for e in delta_entries(self._store, snapshot) if e.kind == FileKind.ADD]
@@ -255,23 +254,25 @@ class _Look:
                 compacted += size
                 continue
             written += size
-            touched[snapshot.id] = {bucket_key(entry) for entry in added}
+            oldest = begun.setdefault(snapshot.id, {})
             for entry in added:
                 rows += entry.file.row_count
                 parts[entry.partition] = parts.get(entry.partition, 0) + entry.file.row_count
-        for one, two in pairwise([s for s in self._recent if s.id in touched]):
+                made, bucket = created_millis(entry), bucket_key(entry)
+                oldest[bucket] = min(oldest.get(bucket, made), made)
+        for one, two in pairwise([s for s in self._recent if s.id in begun]):
             followed += 1
-            near = two.time_millis - one.time_millis < NEAR and one.commit_user != two.commit_user
-            rivals += near and bool(touched[one.id] & touched[two.id])
-        if written and len(self._recent) >= FEW and compacted / written > REWRITTEN:
+            beside = any(made < one.time_millis for key, made in begun[two.id].items() if key in begun[one.id])
+            rivals += beside and one.commit_user != two.commit_user
+        if written > LITTLE and len(self._recent) >= FEW and compacted / written > REWRITTEN:
             reason = f"{size_text(compacted)} were compacted for {size_text(written)} written"
             runs = CompactionRule.of(self._store.options).run_trigger
             steps = self._set(**{"num-sorted-run.compaction-trigger": str(2 * runs)})
             yield Advice("write-amplification", None, round(compacted / written, 2), REWRITTEN, reason, steps)
-        yield from self._hot(parts, rows, len(touched))
+        yield from self._hot(parts, rows, len(begun))
         alone = bool(self._store.options.get("write-only"))
         if followed >= FEW and not alone and rivals / followed > RIVALS_SHARE:
-            reason = f"{rivals} of {followed} commits follow another writer's to the same bucket within a second"
+            reason = f"{rivals} of {followed} commits wrote to a bucket while another writer committed to it"
             steps = self._set(**{"write-only": "true"})
             reason += ": let one job compact, so that commits do not lose to compactions"
             yield Advice("writers", None, round(rivals / followed, 3), RIVALS_SHARE, reason, steps)
@@ -297,7 +298,7 @@ class _Look:
                     snapshots += one.bytes
                 else:
                     held[one.holder] = one.bytes
-        if live and snapshots > HISTORY_SHARE * live:
+        if live and snapshots > max(LITTLE, HISTORY_SHARE * live):
             reason = f"older snapshots hold {size_text(snapshots)} that the newest does not need"
             keep = max(1, len(self._recent) // 2)
             fewer = {"retain_min": keep} if keep < int(self._store.options.get("snapshot.num-retained.min")) else {}
@@ -309,13 +310,13 @@ class _Look:
                 steps = self._call("reset_consumer", consumer_id=name)
             yield Advice("history", None, round(snapshots / live, 2), HISTORY_SHARE, reason, steps)
         for holder, size in held.items():
-            if size > HELD_SHARE * total:
+            if size > max(LITTLE, HELD_SHARE * total):
                 kind, _, rest = holder.partition(" ")
                 own = rest if kind == "tag" else rest.split(", ")[0]
                 drop = self._call(f"delete_{kind}", **{kind: own}) if kind in ("tag", "branch") else ()
                 reason = f"{holder} holds {size_text(size)} that nothing else needs"
                 yield Advice("held", None, round(size / total, 3), HELD_SHARE, reason, drop)
-        if total and used.orphans > ORPHAN_SHARE * total:
+        if total and used.orphans > max(LITTLE, ORPHAN_SHARE * total):
             reason = f"{size_text(used.orphans)} lie in files that nothing refers to"
             steps = self._call("remove_orphan_files")
             yield Advice("orphans", None, round(used.orphans / total, 3), ORPHAN_SHARE, reason, steps)

@@ -29,10 +29,10 @@ from bucketlake.file_names import table_of_folder
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.refs.success import write_success
 from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.table.entries import created_millis
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partition_times import partition_time
 from bucketlake.ops.table.store import Store
-from bucketlake.ops.table.wall_clock import local_to_epoch
 from bucketlake.options.options import MARK_DONE, TableOptions
 from bucketlake.types.wall_clock import epoch_of
 from bucketlake.values import dataclass
@@ -224,7 +224,7 @@ def remember_unmarked(store: Store) -> None:
         return
     written: dict[bytes, int] = {}
     for entry in live_entries(store, snapshot):
-        made = local_to_epoch(entry.file.creation_time or 0)
+        made = created_millis(entry)
         written[entry.partition] = max(made, written.get(entry.partition, 0))
     now, by_file = (
         store.env.clock.now_millis(),

@@ -21,9 +21,10 @@ from bucketlake.lsm.levels import Levels, SortedRun
 from bucketlake.ops.cluster.order import clustering_columns
 from bucketlake.ops.cluster.plan import Pick, Picked
 from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.table.entries import created_millis
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
-from bucketlake.ops.table.wall_clock import local_from_epoch, local_to_epoch
+from bucketlake.ops.table.wall_clock import local_from_epoch
 from bucketlake.schema.schema import BucketMode
 
 
@@ -105,7 +106,7 @@ def _history(store: Store, snapshot: Snapshot | None, top: int, named: Partition
     newest: dict[bytes, int] = {}
     for entry in live_entries(store, snapshot):
         if entry.file.level < top:
-            created = local_to_epoch(entry.file.creation_time or 0)
+            created = created_millis(entry)
             newest[entry.partition] = max(newest.get(entry.partition, created), created)
     before = store.env.clock.now_millis() - int(idle)
     old = sorted((at, partition) for partition, at in newest.items() if at < before and not named(partition))

@@ -18,12 +18,11 @@ from bucketlake.ops.scan.key_types import check_keys
 from bucketlake.ops.scan.pruning import BucketChooser, Pruner, manifests_may_match
 from bucketlake.ops.scan.select import Selection, select_snapshot
 from bucketlake.ops.scan.splits import make_splits, pending_splits
-from bucketlake.ops.table.entries import fold
+from bucketlake.ops.table.entries import created_millis, fold
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.partition_stats import may_hold
 from bucketlake.ops.table.partitions import matching
 from bucketlake.ops.table.store import Store
-from bucketlake.ops.table.wall_clock import local_to_epoch
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.predicate.tree import Predicate, restrict
 from bucketlake.schema.schema import BucketMode
@@ -253,11 +252,7 @@ def _created_since(store: Store, entries: list[ManifestEntry], selection: Select
     since = selection.created_since
     if since is not None:
         refuse_changes(store.schema, "reads by the age of files")
-    return entries if since is None else [entry for entry in entries if _created_epoch(entry) >= since]
-
-
-def _created_epoch(entry: ManifestEntry) -> int:
-    return local_to_epoch(entry.file.creation_time or 0)
+    return entries if since is None else [entry for entry in entries if created_millis(entry) >= since]
 
 
 def live_entries(store: Store, snapshot: Snapshot, wanted: EntryFilter = ALL) -> list[ManifestEntry]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from bucketlake.errors import CorruptError
 from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry
+from bucketlake.ops.table.wall_clock import local_to_epoch
 from bucketlake.paths import POSTPONE_BUCKET
 
 EntryKey = tuple[Any, ...]
@@ -38,6 +39,11 @@ def entry_name(entry: ManifestEntry) -> tuple[bytes, int, str]:
 def bucket_key(entry: ManifestEntry) -> BucketKey:
     """The bucket that an entry belongs to."""
     return entry.partition, entry.bucket
+
+
+def created_millis(entry: ManifestEntry) -> int:
+    """When the entry's file was whole, in milliseconds since the epoch; 0 if it does not say."""
+    return local_to_epoch(entry.file.creation_time or 0)
 
 
 def by_bucket(entries: Iterable[ManifestEntry]) -> dict[BucketKey, list[ManifestEntry]]:

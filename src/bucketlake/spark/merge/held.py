@@ -6,6 +6,7 @@ that rows which are made by chance come out otherwise in part.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
@@ -17,12 +18,13 @@ from pyspark.sql import types as T
 from bucketlake.errors import UnsupportedError
 from bucketlake.lazy import pc
 from bucketlake.spark import actions
-from bucketlake.spark.types import char_columns, collected, field_types, framed
+from bucketlake.spark.types import char_columns, collected, field_types, framed, quoted
 from bucketlake.spark.write.kept import decided, decided_later
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
 FEW_ROWS = 1 << 16
+MOST_VALUES = 1 << 22  # of a column that executors keep, brought to the driver: 32 MiB of numbers
 FEW_BYTES = 32 << 20
 BROADCAST_BYTES = 64 << 20
 NUMBER = "__bucketlake_number"  # of a row, among those held
@@ -47,6 +49,34 @@ class Held:
     def few(self) -> bool:
         """Whether the driver has them."""
         return self.data is not None
+
+    @property
+    def alone(self) -> list[str]:
+        """The columns' names, empty where another column has the same in other letters at most."""
+        times = Counter(name.lower() for name in self.schema.names)
+        return [name if times[name.lower()] == 1 else "" for name in self.schema.names]
+
+    def values(self, names: Sequence[str]) -> dict[str, pa.ChunkedArray]:
+        """All values of columns that are `alone`: of rows in the driver, and of others where they are no texts and not
+        too many; columns that are not told are left out."""
+        if self.data is not None:
+            return {name: self.data.column(name) for name in names}
+        kinds = {field.name: field.dataType for field in self.schema.fields}
+        small = [name for name in names if self.count <= MOST_VALUES and not isinstance(kinds[name], T.StringType)]
+        data = _head(self.frame.select(*map(quoted, small))) if small else None
+        return {} if data is None else dict(zip(small, data.columns, strict=True))
+
+    def ends(self, names: Sequence[str]) -> dict[str, pa.ChunkedArray]:
+        """The least and the most value of columns that are `alone`, nulls where all are; none the driver refuses."""
+        if not names:
+            return {}
+        row = _head(self.frame.select(*[take(quoted(name)) for name in names for take in (F.min, F.max)]))
+        if row is None:
+            return {}
+        pairs = zip(row.columns[::2], row.columns[1::2], strict=True)
+        return {
+            name: pa.chunked_array([*a.chunks, *b.chunks], a.type) for name, (a, b) in zip(names, pairs, strict=True)
+        }
 
     def without(self, column: str) -> Held:
         """The same rows without a column."""

@@ -6,16 +6,17 @@ Spec: docs/spec/row_changes.md#merge
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import types as T
 
 from bucketlake.lazy import pc
 from bucketlake.ops.rows.among import Among, has_one_form
-from bucketlake.predicate.tree import Compare, Constant, In, Predicate, conjunction
+from bucketlake.predicate.tree import And, Compare, Constant, In, Or, Predicate, conjunction, joined
 from bucketlake.schema.schema import TableSchema
-from bucketlake.spark.merge.clauses import DELETE, UPDATE, Clause, Equality, Merge, Side
+from bucketlake.spark.merge.clauses import DELETE, UPDATE, Clause, Merge, Side
 from bucketlake.spark.merge.held import Held
 from bucketlake.spark.read.hidden import offered
 from bucketlake.spark.types import spark_type
@@ -23,7 +24,8 @@ from bucketlake.types.model import DataField, Root, arrow_type
 
 Prune = Callable[[Held], "Predicate | None"]
 """What is known of the rows of the target that matter, given the source; None: nothing."""
-MOST_VALUES = 200  # of a key, in a list; of more only the range is told
+MOST_VALUES = 200  # of a key, in a list; of more the ranges are told that they lie in
+RANGES = 16
 _STAR = re.compile(r"[^\w\s`'\")\]]\s*\*")  # one that stands for columns, rather than between factors
 _INTEGERS = (Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT)
 
@@ -73,9 +75,19 @@ def matching(merge: Merge, schema: TableSchema, source: Held, known: Predicate |
     """
     if merge.of(Side.NOT_MATCHED_BY_SOURCE):
         return None
-    parts = [] if known is None else [known]
-    parts += [found for item in merge.equalities if (found := _of_key(item, schema, source.data)) is not None]
-    return conjunction(parts) if parts else None
+    kinds = {name: field.dataType for name, field in zip(source.alone, source.schema.fields, strict=True) if name}
+    pairs = [(schema.field(item.column), item.source) for item in merge.equalities if item.source is not None]
+    pairs = [(field, name) for field, name in pairs if name in kinds and _alike(field, kinds[name])]
+    names = list(dict.fromkeys(name for _, name in pairs))
+    values = source.values(names)
+    ends = source.ends([name for name in names if name not in values])
+    parts = [known]
+    for item, name in pairs:
+        if name in values:
+            parts.append(_of_values(item, values[name]))
+        elif name in ends:
+            parts.append(_of_ends(item, ends[name]))
+    return conjunction(parts)
 
 
 def known_values(merge: Merge, schema: TableSchema, source: Held) -> Among | None:
@@ -97,25 +109,48 @@ def known_values(merge: Merge, schema: TableSchema, source: Held) -> Among | Non
     return Among.of(fields, source.data.select([beside[item.name] for item in fields]))
 
 
-def _of_key(item: Equality, schema: TableSchema, data: pa.Table | None) -> Predicate | None:
+def _of_values(field: DataField, values: pa.ChunkedArray) -> Predicate | None:
     """What the source's values say of a column that must equal one of them."""
-    if data is None or item.source is None:
-        return None
-    places = [at for at, name in enumerate(data.column_names) if name == item.source]
-    field = schema.field(item.column)
-    if len(places) != 1 or not _alike(field, data.schema.types[places[0]]):
-        return None
-    values = _held_by(field, data.column(places[0]).drop_null())
-    if not len(values):
+    found = _held_by(field, values.drop_null()).unique()
+    if not len(found):
         return Constant(False)
-    found = pc.min_max(values)
     try:
-        if len(few := values.unique()) <= MOST_VALUES:
-            return In(field.name, tuple(few.to_pylist()))
-        least, most = found["min"].as_py(), found["max"].as_py()
+        if len(found) <= MOST_VALUES:
+            return In(field.name, tuple(found.to_pylist()))
+        return joined(Or, [_between(field, *ends) for ends in _ranges(found)])
     except OverflowError:  # a date that Python lacks, as literals of conditions are
         return None
-    return conjunction([Compare(field.name, ">=", least), Compare(field.name, "<=", most)])
+
+
+def _of_ends(field: DataField, ends: pa.ChunkedArray) -> Predicate | None:
+    """The same, where but the least and the most value are known."""
+    if ends.null_count:
+        return Constant(False)
+    if len(_held_by(field, ends)) < len(ends):
+        return None
+    try:
+        return _between(field, *ends)
+    except OverflowError:
+        return None
+
+
+def _between(field: DataField, least: pa.Scalar, most: pa.Scalar) -> Predicate:
+    return And((Compare(field.name, ">=", least.as_py()), Compare(field.name, "<=", most.as_py())))
+
+
+def _ranges(values: pa.Array) -> Iterator[tuple[pa.Scalar, pa.Scalar]]:
+    """The least and most of a few runs of values, cut at the widest gaps, where these are most of what lies between
+    the ends; else of all. Of texts nobody knows how far they are apart."""
+    values = values.take(pc.sort_indices(values))
+    cuts = np.empty(0, np.int64)
+    if not pa.types.is_string(values.type) and not pa.types.is_large_string(values.type):
+        numbers = values.cast(pa.int32()) if pa.types.is_date(values.type) else values
+        gaps = np.diff(numbers.to_numpy().astype(np.float64))
+        cuts = np.sort(np.argsort(gaps)[1 - RANGES :])
+        if 2 * gaps[cuts].sum() < gaps.sum():
+            cuts = cuts[:0]
+    for first, last in zip([0, *(cuts + 1)], [*cuts, len(values) - 1], strict=True):
+        yield values[int(first)], values[int(last)]
 
 
 def _held_by(field: DataField, values: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -127,10 +162,10 @@ def _held_by(field: DataField, values: pa.ChunkedArray) -> pa.ChunkedArray:
     return wide.filter(pc.and_(pc.less_equal(wide, most), pc.greater_equal(wide, -most - 1)))
 
 
-def _alike(field: DataField, kind: pa.DataType) -> bool:
+def _alike(field: DataField, kind: T.DataType) -> bool:
     """Whether values compare in Spark as they do here."""
     if field.type.root in _INTEGERS:
-        return bool(pa.types.is_integer(kind))
-    if field.type.root is Root.VARCHAR:
-        return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-    return field.type.root is Root.DATE and bool(pa.types.is_date32(kind))
+        return isinstance(kind, T.IntegralType)
+    return (field.type.root is Root.VARCHAR and kind == T.StringType()) or (
+        field.type.root is Root.DATE and kind == T.DateType()
+    )
