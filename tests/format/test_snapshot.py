@@ -101,6 +101,11 @@ def test_unknown_fields_are_carried():
     assert json.loads(encode_snapshot(found))["future"] == {"a": 1}
 
 
+def test_nobody_may_have_committed():
+    found = decode_snapshot(json.dumps({**MINIMAL, "commitUser": ""}).encode())
+    assert found.commit_user == "" and decode_snapshot(encode_snapshot(found)) == found
+
+
 def test_newer_versions_are_refused_by_name():
     with pytest.raises(UnsupportedError, match=r"snapshot-9.*version=4"):
         decode_snapshot(json.dumps({**MINIMAL, "version": 4}).encode(), "snapshot-9")

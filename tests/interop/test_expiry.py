@@ -129,3 +129,23 @@ def test_orphans_of_both(flink: FlinkPaimon, tmp_path: Path) -> None:
     assert str(rows[0][0]) == "2"
     assert {info.path for info in LocalStorage().walk(table.path)} == before
     assert ours(table) == expected == theirs(flink, "t")
+
+
+def test_partitions_that_expired(flink: FlinkPaimon, tmp_path: Path) -> None:
+    """Paimon's procedure commits under an empty name."""
+    catalog = bucketlake.open(tmp_path)
+    flink.use(catalog.warehouse)
+    schema = pa.schema([pa.field("k", pa.int64()), pa.field("dt", pa.string())])
+    table = catalog.create_table("default.t", schema, ["dt"])
+    days = ["2020-01-01", "2020-01-02", "2199-01-01"]
+    table.write_arrow(pa.table({"k": [1, 2, 3], "dt": days}, schema=schema))
+    given = "expiration_time => '1 d', timestamp_formatter => 'yyyy-MM-dd', timestamp_pattern => '$dt'"
+    flink.sql(f"CALL sys.expire_partitions(`table` => 'default.t', {given})")
+    table = table.refresh()
+    newest = table.latest_snapshot()
+    assert newest is not None and newest.commit_user == ""
+    assert table.to_arrow().to_pylist() == [{"k": 3, "dt": days[2]}]
+    table.write_arrow(pa.table({"k": [4], "dt": days[2:]}, schema=schema))
+    table.refresh().delete("k = 3")
+    assert not table.refresh().fsck("rows").findings
+    assert flink.sql("SELECT k, dt FROM t").rows == [(4, days[2])]

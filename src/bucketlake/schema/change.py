@@ -15,6 +15,7 @@ from bucketlake.options.options import TableOptions, find_option, immutable, opt
 from bucketlake.schema.column_options import member_renamed_in_options, renamed_in_options
 from bucketlake.schema.default import check_defaults
 from bucketlake.schema.evolution import cast_allowed
+from bucketlake.schema.flink_columns import check_free, check_kept
 from bucketlake.schema.marked import COLUMN_KEYS, added, dropped
 from bucketlake.types.ids import with_fresh_ids
 from bucketlake.types.model import DataField, DataType, Root, type_text
@@ -155,7 +156,7 @@ def changed(
 ) -> TableSchema:
     """The schema with all changes made in order; not yet validated, id as before.
 
-    Raises: InvalidError, NotFoundError and AlreadyExistsError naming the column or option.
+    Raises: InvalidError, NotFoundError, AlreadyExistsError and UnsupportedError naming the column or option.
     """
     draft = _Draft(schema, has_snapshots, table, retypable)
     for change in changes:
@@ -272,6 +273,7 @@ class _Draft:
             )
         new = DataField(0, path[-1], change.type, change.comment)
         if len(path) == 1:
+            check_free(self.options, path[0])
             new = added(new, self.options)
         (new,), self.highest = with_fresh_ids([new], self.highest + 1)
         before_partition = self.old.get("add-column-before-partition") and len(path) == 1
@@ -294,6 +296,7 @@ class _Draft:
     def drop(self, path: tuple[str, ...]) -> None:
         keys = (*self.schema.partition_keys, *self.schema.primary_keys)
         self.refuse_key(path, keys, f"Cannot drop partition key or primary key: [{path[0]}]")
+        check_kept(self.options, path)
         if len(path) == 1:
             for item in self.fields:
                 self.options = dropped(item, self.options) if item.name == path[0] else self.options
@@ -310,6 +313,9 @@ class _Draft:
         self.refuse_key(path, self.schema.partition_keys, f"Cannot rename partition column: [{path[0]}]")
         if self.is_blob(path):
             raise InvalidError(f"Cannot rename BLOB column: [{path[0]}]", table=self.table)
+        check_kept(self.options, path)
+        if len(path) == 1:
+            check_free(self.options, name)
 
         def change(members: list[DataField]) -> None:
             at = _index(members, path[-1], self.table)

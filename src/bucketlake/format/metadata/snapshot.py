@@ -193,5 +193,6 @@ def _fits(attribute: str, value: Any) -> bool:
     if attribute == "properties":
         return text_map(value)
     if attribute in _TEXTS:
-        return text(value) and value != "" and "\0" not in value
+        # Paimon's procedure that expires partitions commits as nobody.
+        return text(value) and (value != "" or attribute == "commit_user") and "\0" not in value
     return integer(value, *_RANGES.get(attribute, (-LARGEST_LONG - 1, LARGEST_LONG)))

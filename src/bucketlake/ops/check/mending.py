@@ -237,6 +237,7 @@ class Draft:
         entries = [entry for key in keys for entry in self._live[key]]
         total = self._number(entries)
         target = Target(partition, total, tuple(range(total)))
+        entries = self._by_age(entries)
 
         def place(rolling: Rolling, rows: Callable[[], Rows]) -> Iterator[tuple[int, list[DataFile]]]:
             yield from spread(self._store, target, rolling, rows)
@@ -244,8 +245,31 @@ class Draft:
         for rolling, rows in self._sources(entries):
             for bucket, files in place(rolling, rows):
                 self._add((partition, bucket), total, files if self._keyed else numbered(files, 0))
+        self._rows.shifts = {}
         for key in keys:
             self._drop(key, list(self._live[key]))
+
+    def _by_age(self, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
+        """The files of each number of buckets behind those that were written under an earlier one.
+
+        Sequence numbers count within a bucket, so those of two numbers say nothing of each other: they are moved behind
+        all of the number before. Writers take the table's number, which is thus the newest where files have it.
+        """
+        groups: dict[int, list[ManifestEntry]] = {}
+        for entry in entries:
+            groups.setdefault(entry.total_buckets, []).append(entry)
+
+        def age(number: int) -> tuple[bool, int, int]:
+            files = [entry.file for entry in groups[number]]
+            newest = max(file.creation_time or 0 for file in files)
+            return number == self._store.schema.bucket, max(file.schema_id for file in files), newest
+
+        ordered, shifts, behind = sorted(groups, key=age), dict[int, int](), 0
+        for number in ordered:
+            shifts[number] = behind
+            behind += max(entry.file.max_sequence_number for entry in groups[number]) + 1
+        self._rows.shifts = shifts
+        return [entry for number in ordered for entry in groups[number]]
 
     def _number(self, entries: Sequence[ManifestEntry]) -> int:
         """How many buckets the partition is to have: as the table says, if files have so many, else the most."""
@@ -258,7 +282,11 @@ class Draft:
     def _sources(self, entries: Sequence[ManifestEntry]) -> Iterator[tuple[Rolling, Callable[[], Rows]]]:
         """What is spread together: all runs above level 0 as one, then file by file of level 0."""
         if not self._keyed:
-            ordered = sorted(entries, key=lambda e: (e.bucket, e.file.min_sequence_number, e.file.file_name))
+            places = {number: at for at, number in enumerate(dict.fromkeys(entry.total_buckets for entry in entries))}
+            ordered = sorted(
+                entries,
+                key=lambda e: (places[e.total_buckets], e.bucket, e.file.min_sequence_number, e.file.file_name),
+            )
             yield Rolling(source=FileSource.COMPACT), lambda: (b for e in ordered for b in self._rows.plain(e))
             return
         upper = [entry for entry in entries if entry.file.level > 0]

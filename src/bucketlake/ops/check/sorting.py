@@ -5,7 +5,7 @@ Spec: docs/maintenance.md#repair
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,12 +20,13 @@ from bucketlake.lsm.engines.rules import engine_of, order_of
 from bucketlake.lsm.levels import Levels, key_range_of
 from bucketlake.lsm.merge import merge_runs, sort_and_merge
 from bucketlake.ops.check.vectors import Marks
+from bucketlake.ops.rewrite.rebucket import renumbered
 from bucketlake.ops.rows.deletions import Mask
 from bucketlake.ops.rows.one_file import file_layout, read_numbered_file
 from bucketlake.ops.rows.roll import Rolling, rolled
 from bucketlake.ops.table.made import remove_files
 from bucketlake.ops.table.store import Store
-from bucketlake.schema.schema import BucketMode
+from bucketlake.schema.schema import SEQUENCE_FIELD, BucketMode
 from bucketlake.types.model import DataField, arrow_schema
 
 Rows = Iterable[pa.RecordBatch]
@@ -33,12 +34,14 @@ MOST_AGE = 126
 
 
 class BucketRows:
-    """Reads files; what had to be sorted is kept in files of its own until `tidy`."""
+    """Reads files; what had to be sorted is kept in files of its own until `tidy`. `shifts`: by the number of buckets
+    that a file counts, how far sequence numbers of its rows are moved."""
 
     def __init__(self, store: Store, marks: Marks) -> None:
         self._store, self._marks = store, marks
         self._order = order_of(store.schema, store.options) if store.schema.primary_keys else None
         self._passing: list[tuple[bytes, int, DataFile]] = []
+        self.shifts: Mapping[int, int] = {}
 
     def plain(self, entry: ManifestEntry) -> Iterator[pa.RecordBatch]:
         """The rows of an append file, less those that are deleted."""
@@ -109,7 +112,7 @@ class BucketRows:
         rolling = Rolling(source=FileSource.COMPACT)
         files = rolled(self._store, entry.partition, entry.bucket, self.sorted_file(entry), rolling)
         self._passing += [(entry.partition, entry.bucket, file) for file in files]
-        return (b for file in files for b in self._stored(replace(entry, file=file)))
+        return (b for file in files for b in self._stored(replace(entry, file=file, total_buckets=0)))
 
     def _read(self, entry: ManifestEntry, fields: Sequence[DataField], marked: bool = True) -> Iterator[pa.RecordBatch]:
         """A file's rows, whatever number of rows or bytes is recorded, less those that its deletion vector names."""
@@ -119,8 +122,9 @@ class BucketRows:
         place = (entry.partition, 0 if unaware else entry.bucket)
         vector = self._marks.of(place).get(entry.file.file_name) if marked else None
         positions = None if vector is None else positions_of(vector)
+        shift = self.shifts.get(entry.total_buckets, 0) if SEQUENCE_FIELD in fields else 0
         for first, batch in read_numbered_file(self._store, path, layout, None):
-            rows = layout.rows(batch)
+            rows = renumbered(layout.rows(batch), shift)
             if positions is not None:
                 low, high = np.searchsorted(positions, [first, first + batch.num_rows])
                 dead: Mask = np.zeros(batch.num_rows, np.bool_)

@@ -16,6 +16,7 @@ from itertools import pairwise
 from bucketlake.errors import ConflictError, InvalidError
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
+from bucketlake.lsm.changelog import settles
 from bucketlake.lsm.compaction import CompactionRule
 from bucketlake.lsm.levels import key_range_of
 from bucketlake.ops.commit.conflicts import CommitName
@@ -32,6 +33,7 @@ from bucketlake.ops.table.changes import (
     compact_changes,
     compacts,
     overwrites,
+    saw,
 )
 from bucketlake.ops.table.entries import by_bucket, deletion
 from bucketlake.ops.table.known import check_columns
@@ -170,8 +172,13 @@ class Commit:
         published: Snapshot | None,
     ) -> Snapshot:
         changes, own = changes_of(compact_changes(message) for message in messages), Outcome(self._outcome)
+
+        def plan(view: View) -> Changes:
+            _check_beside(messages, view)
+            return changes
+
         try:
-            return self._once(CommitKind.COMPACT, identifier, lambda view: changes, notes, own)
+            return self._once(CommitKind.COMPACT, identifier, plan, notes, own)
         except Exception as error:
             final = isinstance(error, ConflictError)
             if published is None or not (final or identifier == BATCH_COMMIT_IDENTIFIER):
@@ -321,6 +328,26 @@ class Commit:
             if snapshot.commit_user == self._user and snapshot.commit_identifier < identifier:
                 return None
         return None
+
+
+def _check_beside(messages: Sequence[CommitMessage], view: View) -> None:
+    """Refuse what looked old rows up, where the files that they were looked up in are not those of the base.
+
+    Another program's writer may compact what it has just written, beside files of level 0 that it does not know: no
+    file that is compacted here goes then, and yet newer rows of its keys lie above level 0.
+    """
+    if not settles(view.store.options):
+        return
+    looked = {(message.partition, message.bucket): message for message in messages}
+    live = by_bucket(view.entries(frozenset(partition for partition, _ in looked)))
+    for key, message in looked.items():
+        if not saw(message, live.get(key, ())):
+            raise ConflictError(
+                "another compaction changed the files in which this one looked old rows up",
+                partition=view.store.paths.partition_texts(message.partition),
+                bucket=message.bucket,
+                remedy="compact again",
+            )
 
 
 def _upgraded(store: Store, entries: tuple[ManifestEntry, ...]) -> tuple[ManifestEntry, ...]:

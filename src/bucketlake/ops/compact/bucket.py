@@ -21,7 +21,7 @@ from bucketlake.ops.rewrite.rewrite import Bucket, Outcome, Rewrite
 from bucketlake.ops.rows.deletions import load_vectors, write_vectors
 from bucketlake.ops.rows.record_expiry import RowExpiry
 from bucketlake.ops.scan.scan import EntryFilter, keyed_entries
-from bucketlake.ops.table.entries import BucketKey, bucket_key, by_bucket
+from bucketlake.ops.table.entries import BucketKey, beside, bucket_key, by_bucket
 from bucketlake.ops.table.made import all_or_nothing
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter
@@ -174,4 +174,5 @@ def _message(store: Store, unit: CompactUnit, done: Outcome) -> CommitMessage | 
         compact_changelog=tuple(done.changelog),
         compact_new_index_files=added,
         compact_deleted_index_files=removed,
+        compact_beside=beside(unit.files, done.before),
     )

@@ -30,7 +30,8 @@ from bucketlake.ops.compact.bucket import CompactUnit, compact_bucket, units_due
 from bucketlake.ops.compact.job import Compacting, Job, run_job
 from bucketlake.ops.compact.running import Runner, Work, here
 from bucketlake.ops.scan.scan import MERGE_ON_READ, EntryFilter, delta_entries, live_entries, skips_level_0
-from bucketlake.ops.table.entries import BucketKey, bucket_key
+from bucketlake.ops.table.changes import saw
+from bucketlake.ops.table.entries import BucketKey, bucket_key, by_bucket
 from bucketlake.ops.table.known import knowing
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter
@@ -234,16 +235,16 @@ class _Maintenance:
         newest = self.store.latest_snapshot()
         if newest is None:
             return []
-        files = {
-            (entry.partition, entry.bucket, entry.file.level, entry.file.file_name)
-            for entry in live_entries(self.store, newest)
-        }
+        live = by_bucket(live_entries(self.store, newest))
+        files = {(*place, entry.file.level, entry.file.file_name) for place, found in live.items() for entry in found}
         indexes = {(e.partition, e.bucket, e.file.file_name) for e in self.store.index_manifest(newest)}
 
         def stands(message: CommitMessage) -> bool:
             place = (message.partition, message.bucket)
             read = {(*place, file.level, file.file_name) for file in message.compact_before}
             replaced = {(*place, file.file_name) for file in message.compact_deleted_index_files}
-            return not message.compact_new_index_files and read <= files and replaced <= indexes
+            if message.compact_new_index_files or not (read <= files and replaced <= indexes):
+                return False
+            return saw(message, live.get(place, ()))
 
         return [message for message in messages if stands(message)]

@@ -84,9 +84,9 @@ def rescale(
     written. Pending files of postpone tables are left alone. Other writers go on: what they commit meanwhile is moved
     too, and a write that commits after the switch moves its own rows. The table's option `bucket` stays as it is. An
     interrupt, or what `on_progress` raises before the switch, gives it up.
-    Errors: InvalidError (number, no snapshot), UnsupportedError (tables whose buckets have no number), ConflictError
-    where others kept replacing the partitions, CommitError, CommitUnknownError; then the table is as it was, but for
-    the last.
+    Errors: InvalidError (number, no snapshot, files of one partition that count different buckets), UnsupportedError
+    (tables whose buckets have no number), ConflictError where others kept replacing the partitions, CommitError,
+    CommitUnknownError; then the table is as it was, but for the last.
     Spec: docs/spec/rescale.md
     """
     _check(store, request)
@@ -267,6 +267,7 @@ class _Job:
             number = self._request.number_of(self._store, partition)
             if number is None:
                 continue
+            self._check_one_number(partition, entries)
             highest = {bucket: top for (_, bucket), top in max_sequences(entries).items()}
             states[partition] = _Partition(number, highest=highest)
             told = [entry for entry in entries if self._is_told(entry.file)]
@@ -277,6 +278,17 @@ class _Job:
         self.moving.update(states)
         self._take(messages)
         self._complete = True
+
+    def _check_one_number(self, partition: bytes, entries: Sequence[ManifestEntry]) -> None:
+        """Of files that count different buckets a key may lie in two: which version is newer, a repair decides."""
+        numbers = sorted({max(entry.total_buckets, 1) for entry in entries})
+        if len(numbers) > 1:
+            raise InvalidError(
+                f"files of one partition record different numbers of buckets: {', '.join(map(str, numbers))}",
+                path=self._store.paths.root,
+                partition=self._store.paths.partition_texts(partition),
+                remedy="CALL sys.repair_table moves its rows to their buckets; then rescale",
+            )
 
     def _is_told(self, file: DataFile) -> bool:
         """Whether a changelog has told of all rows of a file, if compaction is to write one: others are not merged

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from bucketlake.format.index.index_manifest import DELETION_VECTORS, IndexEntry, IndexFile
 from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry, ManifestFile
+from bucketlake.ops.table.entries import beside
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.values import dataclass
 
@@ -56,6 +57,12 @@ def compact_changes(message: CommitMessage) -> Changes | None:
 def compacts(message: CommitMessage) -> bool:
     """Whether a message holds a compaction."""
     return compact_changes(message) is not None
+
+
+def saw(message: CommitMessage, entries: Iterable[ManifestEntry]) -> bool:
+    """Whether a compaction saw just the files above level 0 that its bucket has (`entries`)."""
+    seen = message.compact_beside
+    return seen is None or seen == beside((entry.file for entry in entries), message.compact_before)
 
 
 def overwrites(message: CommitMessage) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from hashlib import blake2b
 from typing import Any
 
 from bucketlake.errors import CorruptError
-from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
+from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry
 from bucketlake.ops.table.wall_clock import local_to_epoch
 from bucketlake.paths import POSTPONE_BUCKET
 
@@ -51,6 +52,13 @@ def by_bucket(entries: Iterable[ManifestEntry]) -> dict[BucketKey, list[Manifest
     for entry in entries:
         found.setdefault(bucket_key(entry), []).append(entry)
     return found
+
+
+def beside(files: Iterable[DataFile], gone: Iterable[DataFile]) -> str:
+    """A digest of the files of one bucket above level 0, less those that a compaction takes away."""
+    taken = {(file.level, file.file_name) for file in gone}
+    kept = sorted((file.level, file.file_name) for file in files if file.level > 0)
+    return blake2b(repr([one for one in kept if one not in taken]).encode(), digest_size=16).hexdigest()
 
 
 def fold(

@@ -22,7 +22,8 @@ class CommitMessage:
     `index_base`: dynamic tables, the index manifest that the rows' buckets were looked up in; None: an empty index.
     `key_base`: cross-partition tables, the snapshot that the rows' places were looked up in, 0 for none before the
     first; None where they were not looked up. `received`: rows of other partitions are among them, put here because
-    their keys lay here then."""
+    their keys lay here then. `compact_beside`: of a compaction of rows with keys, which files above level 0 it left
+    where they are (`entries.beside`)."""
 
     partition: bytes
     bucket: int
@@ -40,6 +41,7 @@ class CommitMessage:
     index_base: str | None = None
     key_base: int | None = None
     received: bool = False
+    compact_beside: str | None = None
 
     def writes_only(self) -> CommitMessage:
         """Without the compact side: where its files changed under a compaction, that is left to the next."""
@@ -50,6 +52,7 @@ class CommitMessage:
             compact_changelog=(),
             compact_new_index_files=(),
             compact_deleted_index_files=(),
+            compact_beside=None,
         )
 
 
