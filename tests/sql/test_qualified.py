@@ -59,3 +59,19 @@ def test_changes_look_at_the_other_table(twins: Lake) -> None:
     assert rows(twins, "SELECT k, v FROM db.t") == [(1, "a"), (2, "B"), (3, None)]
     twins.sql("DELETE FROM db.t WHERE NOT EXISTS (SELECT 1 FROM other.t WHERE other.t.k = db.t.k)")
     assert rows(twins, "SELECT k, v FROM db.t") == [(2, "B")]
+
+
+def test_bare_names_have_their_database(lake: Lake) -> None:
+    lake.sql("CREATE TABLE db.t (k INT, v STRING) TBLPROPERTIES ('primary-key' = 'k')")
+    lake.sql("CREATE TABLE db.s (k INT, w STRING)")
+    lake.sql("INSERT INTO db.t VALUES (1, 'a')")
+    lake.sql("INSERT INTO db.s VALUES (1, 'b'), (2, 'c')")
+    lake.sql("USE db")
+    lake.sql(
+        "MERGE INTO t USING s ON t.k = db.s.k AND db.t.k > 0 WHEN MATCHED THEN UPDATE SET db.t.v = db.t.v || db.s.w "
+        "WHEN NOT MATCHED THEN INSERT (k, v) VALUES (db.s.k, s.w)"
+    )
+    assert rows(lake, "SELECT * FROM t") == [(1, "ab"), (2, "c")]
+    lake.sql("UPDATE t SET db.t.v = (SELECT max(w) FROM s WHERE db.s.k = db.t.k) WHERE db.t.k = 1")
+    assert rows(lake, "FROM t VERSION AS OF 1 |> SELECT db.t.v |> WHERE v = 'a'") == [("a",)]
+    assert rows(lake, "SELECT v FROM t") == [("b",), ("c",)]

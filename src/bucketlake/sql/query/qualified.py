@@ -29,10 +29,11 @@ Whole = tuple[str, str]  # a database and a table, folded
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A lake table that a statement gives no name of its own, and its node in the tree."""
+    """A lake table that a statement gives no name of its own, its node in the tree, and what its catalog is called."""
 
     name: LakeName
     node: exp.Table | None
+    catalogs: Collection[str]
 
     @property
     def whole(self) -> Whole:
@@ -44,7 +45,7 @@ def own_names(tree: exp.Expr, tables: Sequence[Plain]) -> dict[Whole, str]:
     """The names that tables take in place of their last: those of which a column stands behind the database, where
     something else in the statement has the last name as well."""
     names = {table.whole: table.name for table in tables}
-    meant = {found for column in _columns(tree) if (found := _meant(column, names)) is not None}
+    meant = {found for column in _columns(tree) if (found := _meant(column, tables)) is not None}
     shared = {last for last in {last for _, last in meant} if _is_shared(tree, last, tables)}
     taken = {lexemes.fold(alias.name) for alias in tree.find_all(exp.TableAlias)}
     chosen: dict[Whole, str] = {}
@@ -62,10 +63,9 @@ def qualified_pieces(
 ) -> Iterator[tuple[int, int, str]]:
     """What stands for the qualifiers of columns. `own`: as `own_names` found it; `has`: whether
     a table has a column."""
-    wholes = {table.whole for table in tables}
     for column in _columns(tree):
         names = _names(column)
-        whole = _meant(column, wholes)
+        whole = _meant(column, tables)
         if whole is not None:
             last = names[_place(names, whole)]
             until, text = (last.meta["end"] + 1, quoted(own[whole])) if whole in own else (last.meta["start"], "")
@@ -96,11 +96,15 @@ def _place(names: Sequence[exp.Identifier], whole: Whole) -> int:
     return next((at for at in (2, 1) if tuple(folded[at - 1 : at + 1]) == whole), 0)
 
 
-def _meant(column: exp.Column, wholes: Collection[Whole]) -> Whole | None:
+def _meant(column: exp.Column, tables: Sequence[Plain]) -> Whole | None:
     """The table that a column names with its database."""
     names = _names(column)
     count = len(names) if isinstance(column.this, exp.Star) else len(names) - 1  # those before the column
-    return next((whole for whole in wholes if 0 < _place(names, whole) < count), None)
+    for table in tables:
+        place = _place(names, table.whole)
+        if 0 < place < count and (place == 1 or lexemes.fold(names[0].name) in table.catalogs):
+            return table.whole
+    return None
 
 
 def _is_shared(tree: exp.Expr, last: str, tables: Sequence[Plain]) -> bool:
@@ -155,7 +159,9 @@ def _scopes(column: exp.Expr) -> Iterator[exp.Select]:
         node = parent
 
 
-def token_pieces(statement: str, tables: Mapping[tuple[int, int], LakeName]) -> Iterator[tuple[int, int, str]]:
+def token_pieces(
+    statement: str, tables: Mapping[tuple[int, int], LakeName], catalogs: Collection[str]
+) -> Iterator[tuple[int, int, str]]:
     """What `qualified_pieces` gives, of a statement of which there is no tree: for tables, by where they stand in the
     text, of which nothing else there has the last name."""
     tokens = tokenize(statement)
@@ -169,7 +175,7 @@ def token_pieces(statement: str, tables: Mapping[tuple[int, int], LakeName]) -> 
     }
     for at in starts:
         behind = [at] if tokens[at].kind in _NAMES else []
-        behind += [at + 2] if behind and folded[at + 1 : at + 2] == ["."] else []  # a catalog
+        behind += [at + 2] if behind and folded[at] in catalogs and folded[at + 1 : at + 2] == ["."] else []
         for first in behind:
             whole = tuple(folded[first : first + 3 : 2])
             if whole in wholes and whole[1] in alone and folded[first + 1 : first + 4 : 2] == [".", "."]:

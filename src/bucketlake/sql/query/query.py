@@ -425,9 +425,9 @@ def _own_names(
     columns is added to the pieces."""
     if tree is None:
         named = {(r.start, r.end): r.name for r in references if not r.aliased}
-        pieces.extend(token_pieces(plain, named))
+        pieces.extend(token_pieces(plain, named, lake.catalog_names))
         return {}
-    tables = {r.start: Plain(r.name, r.node) for r in references if not r.aliased}
+    tables = {r.start: Plain(r.name, r.node, lake.catalog_names) for r in references if not r.aliased}
     own = own_names(tree, list(tables.values()))
 
     def has(name: names.LakeName, column: str) -> bool:
