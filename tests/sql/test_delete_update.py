@@ -150,6 +150,19 @@ def test_update_of_a_member(lake: bucketlake.Lake) -> None:
         lake.sql("UPDATE db.t SET s.c2 = 'x', s = struct(1, 'x')")
 
 
+@pytest.mark.parametrize(
+    "options", ["'primary-key'='id'", "'bucket'='-1'", "'row-tracking.enabled'='true','data-evolution.enabled'='true'"]
+)
+def test_a_member_of_a_null_row_is_set(lake: bucketlake.Lake, options: str) -> None:
+    """The assignment was lost: a null ROW stayed null."""
+    lake.sql(f"CREATE TABLE db.t (id INT, s STRUCT<a: INT, r: STRUCT<b: INT, c: STRING>>) TBLPROPERTIES ({options})")
+    lake.sql("INSERT INTO db.t VALUES (1, NULL), (2, struct(2, NULL)), (3, struct(3, struct(4, 'x')))")
+    lake.sql("UPDATE db.t SET s.r.b = id + 10, s.a = 7 WHERE id < 3")
+    assert content(lake) == [(1, (7, (11, None))), (2, (7, (12, None))), (3, (3, (4, "x")))]
+    lake.sql("UPDATE db.t x SET x.s.r.c = CAST(x.s.r.b AS STRING)")
+    assert [row[1][1][1] for row in content(lake)] == ["11", "12", "4"]
+
+
 def test_a_table_goes_before_a_column_of_its_name(lake: bucketlake.Lake) -> None:
     """`t.s` is the column s of t, not the member s of a column t, as everywhere in Spark."""
     lake.sql("CREATE TABLE db.t (id INT, s INT, t STRUCT<s: INT, r: INT>) TBLPROPERTIES ('primary-key' = 'id')")

@@ -129,3 +129,29 @@ def test_values_beside_the_text(lake: Lake) -> None:
     run(lake, "INSERT INTO db.t SELECT {d[k]}, v FROM {d}", None, {"d": frame})
     assert lake.sql("SELECT b FROM db.t WHERE a = 3").collect()[0].b == "c"
     assert not [view for view in lake.spark.sql("SHOW VIEWS").collect() if view.viewName.startswith("given_")]
+
+
+def test_scripts_of_sparks_query_tables_of_the_lake(lake: Lake) -> None:
+    """They were cut at their semicolons, and refused as several statements."""
+    lake.sql("CREATE TABLE db.t (k INT, v INT)")
+    lake.sql("INSERT INTO db.t VALUES (1, 10), (2, 20), (3, 30)")
+    for script, expected in (
+        ("BEGIN SELECT count(*) FROM db.t; END", 3),
+        ("BEGIN\n DECLARE x INT DEFAULT 2; SELECT v FROM db.t WHERE k = x; -- the one\nEND;", 20),
+        ("BEGIN DECLARE s INT DEFAULT 0; FOR r AS SELECT v FROM db.t DO SET s = s + r.v; END FOR; SELECT s; END", 60),
+        (
+            "BEGIN DECLARE x INT; SET x = (SELECT max(k) FROM db.t); IF x > 2 THEN SELECT 1; ELSE SELECT 0; END IF; END",
+            1,
+        ),
+        ("BEGIN DECLARE EXIT HANDLER FOR SQLEXCEPTION SELECT -1; SELECT raise_error('x') FROM db.t; END", -1),
+    ):
+        assert [tuple(row) for row in lake.sql(script).collect()] == [(expected,)], script
+    assert lake.sql("BEGIN SELECT k FROM db.t WHERE v > :low; END", {"low": 20}).collect()[0].k == 3
+    for statement in (
+        "INSERT INTO db.t VALUES (4, 40)",
+        "DROP TABLE db.t",
+        "WITH q AS (SELECT 1, 2) INSERT INTO db.t TABLE q",
+    ):
+        with pytest.raises(UnsupportedError, match="may only query"):
+            lake.sql(f"BEGIN IF true THEN {statement}; END IF; END")
+    assert lake.table("db.t").table.to_arrow().num_rows == 3

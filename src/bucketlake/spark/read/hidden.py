@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -35,6 +34,7 @@ from bucketlake.predicate.tree import Predicate, columns_of
 from bucketlake.schema.schema import TRACKING, TableSchema
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, rows_made, unpickled
 from bucketlake.spark.instants import shown, shown_schema
+from bucketlake.spark.read.united import united
 from bucketlake.spark.types import arrow_layout, framed, quoted, spark_batch, spark_schema
 from bucketlake.table import Table
 from bucketlake.types.model import DataField
@@ -97,7 +97,7 @@ def frame(spark: SparkSession, table: Table, plan: Plan, wanted: Wanted) -> Data
     """
     parts = plan.parts(table.store)
     frames = [_of_branch(spark, replace(table, store=place), part, wanted) for place, part in parts]
-    return shown(reduce(DataFrame.union, frames), table.schema.fields, table.options)
+    return shown(united(frames), table.schema.fields, table.options)
 
 
 def _of_branch(spark: SparkSession, table: Table, plan: Plan, wanted: Wanted) -> DataFrame:

@@ -27,6 +27,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.options.map_layout import map_layouts
 from bucketlake.schema.evolution import ReadColumn, read_mapping
 from bucketlake.schema.schema import ROW_ID_FIELD, SEQUENCE_FIELD
+from bucketlake.spark.read.united import united
 from bucketlake.spark.settings import LISTED, setting_of
 from bucketlake.spark.types import declared, noted, quoted, spark_type
 from bucketlake.types.model import LISTS, DataField, DataType, Root
@@ -121,7 +122,7 @@ def scan(
 ) -> DataFrame:
     """The rows of native files as their columns have them, in the layout of `fields`; those of which `kept` is true,
     a function of Spark's `_metadata` of a row."""
-    return _union(_project(group, kept=kept) for group in _groups(spark, store, files, fields))
+    return united(_project(group, kept=kept) for group in _groups(spark, store, files, fields))
 
 
 def scan_with_places(
@@ -129,7 +130,7 @@ def scan_with_places(
 ) -> DataFrame:
     """As `scan`, with `places` behind the columns: each row's position in its file (`ROW_INDEX`, parquet only), the
     file's size or URI (`FILE_SIZE`, `FILE_PATH`)."""
-    return _union(_project(group, places) for group in _groups(spark, store, files, fields))
+    return united(_project(group, places) for group in _groups(spark, store, files, fields))
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,13 +259,6 @@ def _unpushed(value: Column, t: DataType) -> Column:
         return F.nanvl(value, value)
     members = [_unpushed(value.getField(field.name), field.type).alias(field.name) for field in t.fields]
     return F.when(value.isNotNull(), F.struct(*members))
-
-
-def _union(frames: Iterable[DataFrame]) -> DataFrame:
-    first, *others = frames
-    for frame in others:
-        first = first.union(frame)
-    return first
 
 
 def _literal(path: str) -> str:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import datetime as dt
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -28,6 +27,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.spark.raised import FILE_CHANGED
 from bucketlake.spark.read import native
 from bucketlake.spark.read.native import FileAt
+from bucketlake.spark.read.united import united
 from bucketlake.spark.types import literal, noted, quoted, spark_batch, spark_type
 from bucketlake.types.model import DataField, Root
 
@@ -51,7 +51,7 @@ def scan(spark: SparkSession, store: Store, files: Sequence[FileAt], fields: Seq
         found = [files[at] for at in some]
         known = _joined(spark, store, found, fields) if columns is None else native.scan(spark, store, found, fields)
         frames.append(_with(known, columns or {}))
-    return reduce(DataFrame.union, frames)
+    return united(frames)
 
 
 def scan_without(
@@ -78,7 +78,7 @@ def scan_without(
             members = [found[at] for at in part]
             kept = _kept(spark, members, own.take(pa.array(part)), dead)
             frames.append(_with(native.scan(spark, store, members, fields, kept), columns))
-    return reduce(DataFrame.union, frames)
+    return united(frames)
 
 
 def _by_constants(
@@ -155,7 +155,7 @@ def _joined(
             for name, text in zip(constants, known_values, strict=True)
         }
         frames.append(_with(frame, fixed).drop(place, _KEY, *(f"{_CONSTANT}{at}" for at in range(len(constants)))))
-    return reduce(DataFrame.union, frames)
+    return united(frames)
 
 
 def _kept(

@@ -38,6 +38,7 @@ from bucketlake.spark.cluster import ensure_package, pack, parallelism, rows_mad
 from bucketlake.spark.instants import as_shown, known_part, shown
 from bucketlake.spark.read import filtered as live
 from bucketlake.spark.read import hidden, metadata, native, placed
+from bucketlake.spark.read.united import united
 from bucketlake.spark.settings import ESCAPED_LITERALS, substituted
 from bucketlake.spark.types import arrow_layout, char_columns, framed, quoted, spark_batch, spark_schema
 from bucketlake.types.model import DataField
@@ -205,7 +206,7 @@ def _stored(spark: SparkSession, table: Table, need: Need, found: Plan) -> DataF
     asked = frozenset(wanted) if exact is None else columns_of(exact).union(wanted)
     needed = tuple(name for name in table.schema.field_names if name in asked)
     scans = [(_Scan(store, needed, exact, row_view), part) for store, part in found.parts(table.store)]
-    frame = reduce(DataFrame.union, [_frame(spark, scan, part) for scan, part in scans])
+    frame = united(_frame(spark, scan, part) for scan, part in scans)
     if all(_is_small(scan, part) for scan, part in scans):
         read_tags.release(table.store, found)  # the rows are here
     return frame if list(needed) == wanted else frame.select(*[quoted(name) for name in wanted])
@@ -315,10 +316,7 @@ def _frame(spark: SparkSession, scan: _Scan, plan: Plan) -> DataFrame:
         frames += [_in_driver(spark, scan, others)] if others or not frames else []
     else:
         frames.append(_in_tasks(spark, scan, others))
-    result = frames[0]
-    for frame in frames[1:]:
-        result = result.union(frame)
-    return result
+    return united(frames)
 
 
 def _of_columns(scan: _Scan, plan: Plan) -> Plan:

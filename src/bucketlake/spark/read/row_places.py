@@ -34,6 +34,7 @@ from bucketlake.spark.instants import as_shown, shown
 from bucketlake.spark.read import hidden, native, placed, reader
 from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
+from bucketlake.spark.read.united import united
 from bucketlake.spark.types import arrow_layout, framed, spark_batch, spark_schema
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
@@ -212,7 +213,7 @@ def stored_with_places(spark: SparkSession, store: Store, files: Sequence[Chosen
         groups = [others[number::count] for number in range(count)]
         rows = sum(chosen.file.row_count for _, chosen in others)
         frames.append(rows_made(spark, groups, PlaceScan(store), _schema(store), rows))
-    return frames[0] if len(frames) == 1 else frames[0].union(frames[1])
+    return united(frames)
 
 
 def _scanned(

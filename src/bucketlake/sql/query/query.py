@@ -20,6 +20,7 @@ from bucketlake.spark.read.hidden import Wanted, offered
 from bucketlake.spark.read.hidden import read as hidden_read
 from bucketlake.spark.read.reader import Need, pruned
 from bucketlake.spark.settings import is_case_sensitive, settings_of
+from bucketlake.spark.types import quoted
 from bucketlake.sql.query import hidden, input_file, max_pt, sys_functions
 from bucketlake.sql.query.aggregate import asked, may_ask, reduced
 from bucketlake.sql.query.explain import Read, with_tables
@@ -28,13 +29,14 @@ from bucketlake.sql.query.given import Braces
 from bucketlake.sql.query.joined import Use, narrowed
 from bucketlake.sql.query.named import named_query
 from bucketlake.sql.query.pushdown import Proof, Settings, Source, proof
+from bucketlake.sql.query.qualified import Plain, own_names, qualified_pieces, token_pieces
 from bucketlake.sql.query.retold import remember
 from bucketlake.sql.query.top import WORTH_ROWS, bounded, top
 from bucketlake.sql.query.travel import Travel, session_options, travels
 from bucketlake.sql.query.tree import named_tables, parsed_of
 from bucketlake.sql.query.unknown import explained
 from bucketlake.sql.query.views import view_pieces
-from bucketlake.sql.text import names, text
+from bucketlake.sql.text import lexemes, names, text
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -185,11 +187,10 @@ def bind(
         if reads is not None:
             _take_down(lake, references, proved, reads)
         frames, names_of = on_newest(store, lambda: _frames(lake, references, proved, place, extra))
+    own = _own_names(lake, references, tree, plain, pieces)
     pieces = [(start, until, _braced(piece)) for start, until, piece in pieces]  # names may hold braces
     for reference, name in zip(references, names_of, strict=True):
-        pieces.extend(_bound(reference, name, plain))
-    if tree is not None:
-        pieces.extend(_unqualified(tree, references))
+        pieces.extend(_bound(reference, name, plain, own.get(reference.start, reference.name.table)))
     escaped = _braced(statement)
     titles = {name: reference.name.full for reference, name in zip(references, names_of, strict=True)}
     return text.splice(escaped, _shifted(statement, pieces)), frames, titles
@@ -319,12 +320,12 @@ def _need(proved: Proof, source: Source) -> Need:
     return Need(None if columns is None else tuple(columns), predicate, limit)
 
 
-def _bound(reference: Reference, name: str, plain: str) -> list[tuple[int, int, str]]:
-    """The marker in a reference's place, and the name that it had, behind a TABLESAMPLE clause if there is one."""
+def _bound(reference: Reference, name: str, plain: str, own: str) -> list[tuple[int, int, str]]:
+    """The marker in a reference's place, and its `own` name, behind a TABLESAMPLE clause if there is one."""
     marker = (reference.start, reference.until, "{" + name + "}")
     if reference.aliased:
         return [marker]
-    alias = _braced(f" AS `{reference.name.table.replace('`', '``')}`")
+    alias = _braced(f" AS {quoted(own)}")
     end = text.sample_end(plain, reference.until)
     if end is None:
         return [(*marker[:2], marker[2] + alias)]
@@ -413,20 +414,33 @@ def _after_aliases(references: list[Reference], plain: str, hints: list[text.Hin
     return cuts
 
 
+def _own_names(
+    lake: Lake,
+    references: Sequence[Reference],
+    tree: exp.Expr | None,
+    plain: str,
+    pieces: list[tuple[int, int, str]],
+) -> dict[int, str]:
+    """The names, by their places, of tables that cannot be called by their last; what stands for the qualifiers of
+    columns is added to the pieces."""
+    if tree is None:
+        named = {(r.start, r.end): r.name for r in references if not r.aliased}
+        pieces.extend(token_pieces(plain, named, lake.catalog_names))
+        return {}
+    tables = {r.start: Plain(r.name, r.node, lake.catalog_names) for r in references if not r.aliased}
+    own = own_names(tree, list(tables.values()))
+
+    def has(name: names.LakeName, column: str) -> bool:
+        schema = lake.table(name.full).table.schema
+        known = {*schema.field_names, *offered(schema)}
+        return lexemes.fold(column) in {lexemes.fold(field) for field in known}
+
+    pieces.extend(qualified_pieces(tree, list(tables.values()), own, has))
+    return {start: own[table.whole] for start, table in tables.items() if table.whole in own}
+
+
 def _alias_end(reference: Reference) -> int:
     """Where the reference's alias ends, 0 without one."""
     if reference.node is None or not reference.aliased:
         return 0
     return int(reference.node.args["alias"].this.meta.get("end", -1)) + 1
-
-
-def _unqualified(tree: exp.Expr, references: list[Reference]) -> Iterator[tuple[int, int, str]]:
-    """`db.t.c` -> `t.c`: once bound, a table is known by its last name only."""
-    exposed = {(r.name.database.lower(), r.name.table.lower()) for r in references if not r.aliased}
-    for column in tree.find_all(exp.Column):
-        database, qualifier = column.args.get("db"), column.args.get("table")
-        if database is None or qualifier is None or "start" not in qualifier.meta or column.find_ancestor(exp.Hint):
-            continue
-        if (database.name.lower(), qualifier.name.lower()) in exposed:
-            first = column.args.get("catalog") or database
-            yield first.meta["start"], qualifier.meta["start"], ""

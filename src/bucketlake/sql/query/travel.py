@@ -80,7 +80,7 @@ def _value(statement: str, tokens: list[Token], at: int) -> tuple[str, int]:
 def _ends(tokens: list[Token], at: int) -> bool:
     token, before = tokens[at], tokens[at - 1]
     if token.kind == "sign":
-        return token.value in (",", ")", ";")
+        return token.value in (",", ")", ";", "|>")
     if token.value.upper() in _STOPS and token.kind == "word":
         return True
     # Two operands in a row: what follows is the alias, unless a typed literal (TIMESTAMP '…', INTERVAL 1 DAY) is open.

@@ -155,6 +155,9 @@ class MergeInto:
 
         Spec: docs/spec/row_changes.md#merge
         """
+        found = names.find(lake, self.source.parts) if len(self.source.parts) == 1 else None
+        if found is not None:
+            self.source = replace(self.source, parts=(found.database, *self.source.parts))
         self.apply(lake, self.target.table(lake, name))
 
     def apply(self, lake: Lake, table: LakeTable) -> Snapshot | None:
@@ -282,7 +285,8 @@ class MergeInto:
         cut = blank(self.statement[:end], [(0, text.start)])
         longer = [] if self.target.alias is not None else [self.target.parts]
         longer += [self.source.parts]
-        padded = blank(cut, [span for parts in longer if len(parts) > 1 for span in _qualifiers(text, parts)])
+        wholes = {parts[first:] for parts in longer for first in range(len(parts) - 1)}
+        padded = blank(cut, [span for parts in wholes for span in _qualifiers(text, parts)])
         return splice(padded, timestamp_pieces(padded))
 
     def _equalities(

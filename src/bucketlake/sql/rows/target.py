@@ -112,6 +112,8 @@ class Target:
 
     def table(self, lake: Lake, name: names.LakeName) -> LakeTable:
         """The lake table that the name means, with the session's options and the hint's."""
+        if len(self.parts) == 1:
+            self.parts = (name.database, *self.parts)  # its columns may be called so
         found = lake.table(name.full).with_options({**session_options(lake, name), **self.options})
         own = {} if is_alone(found.table.store) else ALONE
         own = {**own, **newest_rows(found.table.store)}

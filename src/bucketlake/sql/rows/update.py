@@ -21,11 +21,12 @@ from bucketlake.sql.text.text import Cursor
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from bucketlake.schema.schema import TableSchema
     from bucketlake.spark.session import Lake
     from bucketlake.spark.table import LakeTable
+    from bucketlake.types.model import DataType
 
 _MEMBER = "__bucketlake_member_"
 
@@ -62,7 +63,7 @@ class Update:
 
             def project(rows: DataFrame, whole: bool) -> DataFrame:
                 some = written if whole else {name: columns[name] for name in assigned.names}
-                return _with_members(target.rows(lake, some | target.placed, rows, every=True), assigned)
+                return _with_members(target.rows(lake, some | target.placed, rows, every=True), schema, assigned)
 
             beside = target.beside(lake, table, *columns.values())
             own = changes.Assigning(assigned.names, lambda rows: target.places(lake, rows), project, beside)
@@ -71,7 +72,7 @@ class Update:
         if changes.moves(schema, assigned.names):
             columns |= {changes.OLD + item: target.column(item) for item in schema.field_names}
         changes.update_rows(
-            lake.spark, table.table.for_writing(), lambda: _with_members(target.rows(lake, columns), assigned)
+            lake.spark, table.table.for_writing(), lambda: _with_members(target.rows(lake, columns), schema, assigned)
         )
 
 
@@ -85,7 +86,7 @@ def _update_columns(
     change = ColumnChange(
         lake.spark, table.table.for_writing(), target.predicate(lake, table), texts, target.beside(lake, table, *texts)
     )
-    change.update(lambda own: _with_members(target.rows(lake, written, own), assigned), assigned.names)
+    change.update(lambda own: _with_members(target.rows(lake, written, own), table.schema, assigned), assigned.names)
 
 
 @dataclass(slots=True)
@@ -93,7 +94,7 @@ class _Assigned:
     """The assignments by column. `members`: (column, member path, SQL text) of assignments into ROW columns."""
 
     columns: dict[str, str] = field(default_factory=dict)
-    members: list[tuple[str, str, str]] = field(default_factory=list)
+    members: list[tuple[str, tuple[str, ...], str]] = field(default_factory=list)
 
     @property
     def names(self) -> list[str]:
@@ -117,11 +118,26 @@ def parse(cursor: Cursor) -> Statement:
     return Update(target, assignments)
 
 
-def _with_members(frame: DataFrame, assigned: _Assigned) -> DataFrame:
+def _with_members(frame: DataFrame, schema: TableSchema, assigned: _Assigned) -> DataFrame:
+    """The rows with the values of members in their ROW columns."""
+    values: dict[str, dict[tuple[str, ...], Column]] = {}
     for place, (column, path, _) in enumerate(assigned.members):
-        member = F.col(f"{_MEMBER}{place}")
-        frame = frame.withColumn(column, F.col(quoted(column)).withField(path, member)).drop(f"{_MEMBER}{place}")
-    return frame
+        values.setdefault(column, {})[path] = F.col(f"{_MEMBER}{place}")
+    for column, own in values.items():
+        frame = frame.withColumn(column, _row(F.col(quoted(column)), schema.field(column).type, own))
+    return frame.drop(*(f"{_MEMBER}{place}" for place in range(len(assigned.members))))
+
+
+def _row(base: Column, row: DataType, values: Mapping[tuple[str, ...], Column]) -> Column:
+    """A ROW with some members set, by their paths in it; of a null one the others are null."""
+    parts = []
+    for member in row.fields:
+        own = {path[1:]: value for path, value in values.items() if path[0] == member.name}
+        part = base.getField(member.name)
+        if own:
+            part = own[()] if () in own else _row(part, member.type, own)
+        parts.append(part.alias(member.name))
+    return F.struct(*parts)
 
 
 def _assigned(schema: TableSchema, update: Update) -> _Assigned:
@@ -139,7 +155,7 @@ def _assigned(schema: TableSchema, update: Update) -> _Assigned:
         if len(path) == 1:
             found.columns[path[0]] = value
         else:
-            found.members.append((path[0], ".".join(quoted(part) for part in path[1:]), value))
+            found.members.append((path[0], path[1:], value))
     return found
 
 
