@@ -124,6 +124,10 @@ class StorageError(BucketlakeError):
     """The storage failed: try again."""
 
 
+class NotWrittenError(StorageError):
+    """The storage failed before anything could come to a name that was to be taken, as where a disk is full."""
+
+
 class CorruptError(BucketlakeError):
     """A file does not hold what its format says: do not retry."""
 

@@ -156,3 +156,14 @@ def test_rows_are_in_the_buckets_that_paimon_chose(warehouse, name):
                 assert set(assign_buckets(rows, fields, entry.total_buckets, function).tolist()) == {entry.bucket}
                 checked += batch.num_rows
     assert checked
+
+
+@pytest.mark.parametrize("rows", [1, 2, 64, 65, 66, 300, 17_000])
+def test_rows_of_many_lengths(rows: int) -> None:
+    """Also where few of them are much longer than the others."""
+    lengths = np.random.default_rng(rows).integers(0, 40, rows)
+    lengths[:: max(1, rows // 3)] *= 50
+    array = pa.array(["x" * int(length) + str(at) for at, length in enumerate(lengths)])
+    found = hash_rows(encode_rows([array], [STRING]))
+    some = range(0, rows, max(1, rows // 300))
+    assert [int(found[at]) for at in some] == [murmur(encode_row([array[at].as_py()], [STRING])) for at in some]

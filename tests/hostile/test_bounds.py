@@ -7,6 +7,7 @@ import json
 import zlib
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap
 
+import bucketlake
 from bucketlake import CorruptError, InvalidError
 from bucketlake.format.avro import zstd
 from bucketlake.format.avro.container import (
@@ -121,6 +123,42 @@ def test_types_nest_within_bounds(text: str) -> None:
     with pytest.raises(InvalidError, match="nested more than") as found:
         parse_type_text(text)
     assert len(str(found.value)) < 2000
+
+
+WRAPPED = {
+    "row": lambda part: pa.struct([("a", part), ("b", pa.string())]),
+    "array": pa.list_,
+    "map": lambda part: pa.map_(pa.string(), part),
+}
+
+
+def nested(kind: str, depth: int) -> pa.Schema:
+    part = pa.int32()
+    for _ in range(depth):
+        part = WRAPPED[kind](part)
+    return pa.schema([("id", pa.int64()), ("n", part)])
+
+
+@pytest.mark.parametrize("kind", WRAPPED)
+@pytest.mark.parametrize(("format", "most"), [("avro", 24), ("parquet", 49), ("orc", 50)])
+def test_what_may_be_created_can_be_read(format: str, most: int, kind: str, tmp_path: Path) -> None:
+    catalog = bucketlake.open(tmp_path)
+    catalog.create_database("db")
+    options = {"bucket": "1", "file.format": format}
+    with pytest.raises(InvalidError, match=f"nested {most} deep in {format}, column 'n'"):
+        catalog.create_table("db.t", nested(kind, most + 1), primary_keys=["id"], options=options)
+    assert catalog.tables("db") == []
+    columns = nested(kind, most)
+    table = catalog.create_table("db.t", columns, primary_keys=["id"], options=options)
+    text = {"row": ['{"a": '] * most + ["1"] + ["}"] * most, "array": ["["] * most + ["1"] + ["]"] * most}
+    value = [("k", 1)] if kind == "map" else json.loads("".join(text[kind]))
+    for _ in range(most - 1 if kind == "map" else 0):
+        value = [("k", value)]
+    for ids in ([1, 2], [2, 3]):
+        table.write_arrow(pa.table({"id": ids, "n": pa.array([value, value], columns.field("n").type)}, schema=columns))
+    table.compact()
+    rows = catalog.table("db.t").to_arrow().column("n")
+    assert rows.to_pylist() == pa.array([value] * 3, columns.field("n").type).to_pylist()
 
 
 # ---- metadata in JSON

@@ -123,3 +123,47 @@ def test_an_error_about_a_long_option_is_short(tmp_path: Path) -> None:
     with pytest.raises(InvalidError, match="Sequence field") as found:
         table.alter(SetOption("target-file-size", "1 mb"))
     assert len(str(found.value)) < 200_000
+
+
+KEYS = """
+import sys
+import pyarrow as pa
+import bucketlake
+
+catalog = bucketlake.open(sys.argv[1])
+catalog.create_database("db")
+columns = pa.schema([("k", pa.string()), ("v", pa.int32())])
+table = catalog.create_table("db.t", columns, primary_keys=["k"], options={"bucket": "2"})
+keys = ["x" * (1_000_000 + 8 * at) + str(at) for at in range(20)]
+for version in range(2):
+    table.write_arrow(pa.table({"k": keys, "v": pa.array([version] * len(keys), pa.int32())}))
+assert table.to_arrow(columns=["v"]).column("v").to_pylist() == [1] * len(keys)
+table.delete(f"k = '{keys[5]}'")
+table.compact()
+assert set(table.to_arrow().column("k").to_pylist()) == {*keys} - {keys[5]}
+"""
+FILES = """
+import datetime
+import sys
+import pyarrow as pa
+import bucketlake
+
+catalog = bucketlake.open(sys.argv[1])
+catalog.create_database("db")
+texts, times = [f"c{at}" for at in range(6000)], [f"t{at}" for at in range(1000)]
+columns = pa.schema([("id", pa.int64()), *((name, pa.string()) for name in texts), *((name, pa.timestamp("us")) for name in times)])
+table = catalog.create_table("db.t", columns, primary_keys=["id"], options={"bucket": "1"})
+now = datetime.datetime(2026, 1, 1)
+row = {**dict.fromkeys(texts, "a"), **dict.fromkeys(times, now)}
+table.write_arrow(pa.Table.from_pylist([{"id": 1, **row}, {"id": 2, **row}], schema=columns))
+table.write_arrow(pa.Table.from_pylist([{"id": 2, **row}, {"id": 3, **row}], schema=columns))
+table.compact()
+assert table.to_arrow(where=f"t7 = TIMESTAMP '{now}'").num_rows == 3
+"""
+
+
+@pytest.mark.parametrize("program", [KEYS, FILES], ids=["keys of a megabyte", "files of 7000 columns"])
+def test_work_grows_with_what_is_written(program: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    found = subprocess.run(command, preexec_fn=limit, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, (found.returncode, found.stderr[-2000:])

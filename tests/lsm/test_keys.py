@@ -17,6 +17,7 @@ from bucketlake.errors import InvalidError
 from bucketlake.format.row.binary_row import encode_row, encode_rows
 from bucketlake.format.row.order import ranked_row
 from bucketlake.lsm.keys import KeyOrder
+from bucketlake.lsm.words import words_of
 from bucketlake.types.model import BIGINT, INT, STRING, DataField, DataType, Root
 
 from .model import KINDS, Kind, Row, batch_of, examples, fields_of, ordered
@@ -177,3 +178,18 @@ def test_wide_keys_of_many_rows() -> None:
     rows = [Row((f"customer-{n % 7:09d}", int(n) * 0x1E3779B97F4A7, bytes([n % 3]) * 11), 0, 0, i)
             for i, n in enumerate(numbers)]  # fmt: skip
     check_sort(kinds, rows)
+
+
+@pytest.mark.parametrize("name", ["string", "bytes"])
+def test_keys_longer_than_their_words(name: str) -> None:
+    """What differs behind a thousand bytes or more, by its length alone, or by the zeros at its end."""
+    kind, ends = KINDS[name], ["", "a", "b", "\0", "\0\0", "a\0", "ü", "zzzzzzzz", "\0" * 2000]
+    values: list[Any] = [lead + end for lead in ("", "x", "x" * 1020, "x" * 1024, "x" * 5000) for end in ends]
+    if name == "bytes":
+        values = [value.encode() for value in values]
+    rows = [Row((values[i * 7 % len(values)],), i % 3, 0, i) for i in range(3 * len(values))]
+    check_sort([kind], rows)
+    check_sort([KINDS["int"], kind], [Row((1, *row.key), row.sequence, 0, row.id) for row in rows])
+    batch = batch_of([kind], [Row((value,), 0, 0, 0) for value in sorted(values)])
+    assert KeyOrder(fields_of([kind])).is_strict(batch) == (len(set(values)) == len(values))
+    assert len(words_of(kind.array(["y" * 1_000_000, "x"] if name == "string" else [b"y" * 1_000_000]))) < 200

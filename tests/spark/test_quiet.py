@@ -14,6 +14,7 @@ from tests import quick
 import bucketlake
 from bucketlake.errors import InvalidError
 from bucketlake.spark import quiet
+from bucketlake.spark.java import java_of_every_name
 from bucketlake.spark.session import Lake
 
 START = """
@@ -53,6 +54,48 @@ def test_a_session_of_our_own_is_quiet(tmp_path: Path) -> None:
         "raised True",
     ]
     assert done.stderr == ""
+
+
+NAMES = """
+import json, sys, bucketlake
+lake = bucketlake.connect(sys.argv[1], settings=json.loads(sys.argv[2]))
+lake.sql("CREATE DATABASE d")
+lake.sql("CREATE TABLE d.t (id BIGINT, p STRING) PARTITIONED BY (p)")
+lake.sql("INSERT INTO d.t SELECT id, 'ü' FROM range(300000)")
+print(lake.sql("SELECT p, count(id), sum(id) FROM d.t GROUP BY p").collect() == [("ü", 300000, 44999850000)])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_java_in_the_c_locale_sees_every_file(tmp_path: Path) -> None:
+    known = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK", "LC_", "LANG"))}
+    settings = json.dumps({**quick.SETTINGS, **quick.INTERPRETED})
+    done = subprocess.run(
+        [sys.executable, "-c", NAMES, str(tmp_path / "wärme"), settings],
+        env={**known, "LC_ALL": "C"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "True\n", done.stderr[-2000:]
+
+
+@pytest.mark.parametrize(
+    ("given", "meanwhile"),
+    [
+        ({}, {"LC_CTYPE": "C.UTF-8"}),
+        ({"LC_ALL": "C", "LANG": "de_DE.UTF-8"}, {"LC_ALL": "C.UTF-8", "LANG": "de_DE.UTF-8"}),
+        ({"LC_ALL": "", "LANG": "POSIX"}, {"LC_ALL": "", "LANG": "POSIX", "LC_CTYPE": "C.UTF-8"}),
+        ({"LANG": "de_DE.UTF-8"}, {"LANG": "de_DE.UTF-8"}),
+        ({"LC_CTYPE": "C.UTF-8", "LANG": "C"}, {"LC_CTYPE": "C.UTF-8", "LANG": "C"}),
+    ],
+)
+def test_java_is_told_that_names_are_utf_8(given: dict[str, str], meanwhile: dict[str, str]) -> None:
+    environment = dict(given)
+    with java_of_every_name(environment):
+        assert environment == meanwhile
+    assert environment == given
 
 
 def test_a_configuration_of_the_users_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import errno
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 
 import bucketlake
 from bucketlake.catalog import Catalog
-from bucketlake.errors import InvalidError, NotFoundError
+from bucketlake.errors import InvalidError, NotFoundError, StorageError
 from bucketlake.format.metadata.snapshot import CommitKind
 from bucketlake.table import Table, open_table
 from bucketlake.types.model import DataField
@@ -364,3 +366,29 @@ def test_the_text_none_is_no_null(catalog: Catalog) -> None:
     assert made.to_arrow().to_pylist() == [{"id": 1, "p": None}]
     made.drop_partitions([{"p": "__DEFAULT_PARTITION__"}])
     assert made.to_arrow().num_rows == 0
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="files are known by their descriptors")
+def test_a_disk_that_is_full_at_the_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was published for certain: the storage's error is told, what was written is gone, as it takes room."""
+    catalog = bucketlake.open(tmp_path)
+    catalog.create_database("db")
+    columns = pa.schema([("id", pa.int64())])
+    table = catalog.create_table("db.t", columns, options={"commit.max-retries": "1", "commit.min-retry-wait": "1 ms"})
+    first = table.write_arrow([{"id": 1}])
+    before = sorted(path for path in (tmp_path / "db.db" / "t").rglob("*"))
+    synced = os.fsync
+
+    def full(file: int) -> None:
+        if "/.snapshot-" in os.readlink(f"/proc/self/fd/{file}"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        synced(file)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StorageError, match="No space left"):
+        table.write_arrow([{"id": 2}])
+    monkeypatch.undo()
+    assert sorted(path for path in (tmp_path / "db.db" / "t").rglob("*")) == before
+    assert table.latest_snapshot() == first
+    table.write_arrow([{"id": 3}])
+    assert sorted(table.to_arrow().column("id").to_pylist()) == [1, 3]

@@ -13,7 +13,14 @@ from typing import Any, BinaryIO, TypeVar
 
 from bucketlake.env.sizes import whole
 from bucketlake.env.storage import FileInfo, deleted_one_by_one, outside
-from bucketlake.errors import AlreadyExistsError, BucketlakeError, CorruptError, NotFoundError, StorageError
+from bucketlake.errors import (
+    AlreadyExistsError,
+    BucketlakeError,
+    CorruptError,
+    NotFoundError,
+    NotWrittenError,
+    StorageError,
+)
 from bucketlake.file_names import lies_in, too_long
 from bucketlake.lazy import futures, shutil, uuid
 from bucketlake.values import dataclass
@@ -120,7 +127,10 @@ class LocalStorage:
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """See Storage."""
-        temporary = self._synced_temporary(path, data)
+        try:
+            temporary = self._synced_temporary(path, data)
+        except StorageError as error:
+            raise NotWrittenError(error.what, remedy=error.remedy, **error.details) from error
         try:
             os.link(temporary, path)
         except OSError as error:

@@ -56,7 +56,7 @@ class Storage(Protocol):
         """Write a file whole, replacing atomically (readers see the old or the new bytes)."""
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Create the file whole, or return False if the name is taken."""
+        """Create the file whole, or return False if the name is taken. NotWrittenError where certainly nothing was."""
 
     def info(self, path: str) -> FileInfo | None:
         """Size and time of a file or folder, None if absent."""

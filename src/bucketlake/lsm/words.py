@@ -1,7 +1,8 @@
 """Columns as 64-bit words whose unsigned or signed integer order is Paimon's order of the values.
 
 A column is one word or several, most significant first. Words are computed for all rows, or for some rows only, when
-they are asked for: of long keys only what distinguishes rows is ever looked at.
+they are asked for: of long keys only what distinguishes rows is ever looked at. Values longer than a kilobyte are
+ranked where rows tie so far: a word for every eight bytes of them would be more words than rows.
 
 Spec: docs/spec/merge.md#words
 """
@@ -9,15 +10,17 @@ Spec: docs/spec/merge.md#words
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
-from bucketlake.lazy import np, npt, pa
+from bucketlake.lazy import np, npt, pa, pc
 from bucketlake.values import dataclass
 
 Indices = npt.NDArray["np.int64"]
 Values = npt.NDArray[Any]  # int64 or uint64
 
 _EIGHT = ">u8"
+_WORDED = 1024  # bytes of a value that are looked at by words; what ties there is ranked by whole values
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +134,20 @@ def _byte_words(array: pa.Array) -> list[Word]:
     loads = np.ndarray((total + 1,), _EIGHT, padded.data, strides=(1,))
     shortest, longest = int(lengths.min(initial=1 << 31)), int(lengths.max(initial=0))
     words = []
-    for at in range(0, max(longest, 1), 8):
+    for at in range(0, max(min(longest, _WORDED), 1), 8):
         width = max(1, min(8, longest - at))
         words.append(_byte_word(loads, starts, None if shortest >= at + width else lengths, at, width))
-    if shortest < longest and (padded[:total] == 0).any():
+    if longest > _WORDED:
+        words.append(_ranked(array))
+    elif shortest < longest and (padded[:total] == 0).any():
         words.append(_word(lengths))  # zero padding alone cannot tell b"a" from b"a\0"
     return words
+
+
+def _ranked(array: pa.Array) -> Word:
+    """Places of whole values in their order, looked for once where one is asked for."""
+    places = cache(lambda: pc.rank(array, tiebreaker="dense").to_numpy().astype(np.int64))
+    return Word(lambda rows: places() if rows is None else places()[rows])
 
 
 def _byte_word(loads: Values, starts: Indices, lengths: Indices | None, at: int, width: int) -> Word:

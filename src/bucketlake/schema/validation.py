@@ -19,12 +19,17 @@ from bucketlake.schema.file_indexes import validate_file_indexes
 from bucketlake.schema.map_layouts import check_map_layouts
 from bucketlake.schema.vectors import check_vector_columns
 from bucketlake.types.model import DataType, Root, refuse_type
+from bucketlake.types.parse import MOST_DEPTH
 
 if TYPE_CHECKING:
     from bucketlake.schema.schema import TableSchema
 
 _SYSTEM_NAMES = ("_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "rowkind", "_ROW_ID")
 _MOST_BUCKETS = 2**31 - 1
+_DEEPEST = {
+    "avro": 24,
+    "parquet": 49,
+}  # maps within maps that their readers take: a level there is two or three of a file
 _NESTED = {
     Root.MAP: "MapType",
     Root.ARRAY: "ArrayType",
@@ -42,6 +47,7 @@ def validate_schema(schema: TableSchema) -> None:
     Spec: docs/spec/schema.md#validation
     """
     options = schema.table_options
+    _check_depths(schema, options)
     _check_keys(schema)
     _check_bucket_key(schema)
     _check_bucket(schema, options)
@@ -473,6 +479,18 @@ def _check_clustering(schema: TableSchema, options: TableOptions) -> None:
         not options.get("deletion-vectors.enabled"),
         "Cannot enable deletion-vectors for incremental clustering table which bucket is not -1.",
     )
+
+
+def _check_depths(schema: TableSchema, options: TableOptions) -> None:
+    """What is nested deeper is written, but can be read by nobody here: neither the schema nor the rows."""
+    formats = written_formats(options)
+    most = min([MOST_DEPTH, *(_DEEPEST[name] for name in formats if name in _DEEPEST)])
+    for item in schema.fields:
+        _need(
+            not item.type.is_deeper(most),
+            f"Types can be nested {most} deep in {', '.join(sorted(formats))}, column '{item.name}' is nested deeper.",
+            "take its inner types apart, or store them as text",
+        )
 
 
 def _check_formats(schema: TableSchema, options: TableOptions) -> None:

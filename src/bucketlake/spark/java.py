@@ -15,8 +15,8 @@ import stat
 import subprocess
 import tempfile
 import zlib
-from collections.abc import MutableMapping
-from contextlib import suppress
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager, suppress
 
 from bucketlake.env.local import LocalStorage
 from bucketlake.errors import BucketlakeError, InvalidError
@@ -94,6 +94,27 @@ def ensure_java(environment: MutableMapping[str, str] | None = None) -> None:
             remedy="install a JRE 17 or newer, or `pip install 'bucketlake[java]'`; bucketlake.open() needs none",
         )
     environment["JAVA_HOME"] = bundled_java_home()
+
+
+@contextmanager
+def java_of_every_name(environment: MutableMapping[str, str] | None = None) -> Iterator[None]:
+    """While a JVM is started in the C locale, it is told that names of files are UTF-8, as they are for Python there:
+    else it sees no file whose name is not ASCII."""
+    environment = os.environ if environment is None else environment
+    named = [name for name in ("LC_ALL", "LC_CTYPE", "LANG") if environment.get(name)]
+    if named and environment[named[0]] not in ("C", "POSIX"):
+        yield
+        return
+    name = "LC_ALL" if named[:1] == ["LC_ALL"] else "LC_CTYPE"
+    given = environment.get(name)
+    environment[name] = "C.UTF-8"
+    try:
+        yield
+    finally:
+        if given is None:
+            del environment[name]
+        else:
+            environment[name] = given
 
 
 def bundled_java_home() -> str:

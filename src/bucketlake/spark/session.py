@@ -28,7 +28,7 @@ from bucketlake.spark.cluster import memory_bytes, use_this_python
 from bucketlake.spark.daemon import daemon_settings
 from bucketlake.spark.datasource import register
 from bucketlake.spark.handed import frame_of
-from bucketlake.spark.java import ensure_java
+from bucketlake.spark.java import ensure_java, java_of_every_name
 from bucketlake.spark.maintainer import maintain_lake
 from bucketlake.spark.merge.builder import MergeBuilder
 from bucketlake.spark.quiet import announce, is_interactive, quiet_java, quiet_queries, quiet_settings
@@ -252,9 +252,10 @@ def new_session(verbose: bool = False, /, **settings: str) -> SparkSession:
         builder = builder.config(key, value)
     # What looks at the JVM's lines would keep a bar, which is none, until it ends.
     if verbose or not here or chosen["spark.ui.showConsoleProgress"] == "true":
-        return builder.getOrCreate()
+        with java_of_every_name():
+            return builder.getOrCreate()
     quiet_queries()
-    with quiet_java():
+    with quiet_java(), java_of_every_name():
         return builder.getOrCreate()
 
 

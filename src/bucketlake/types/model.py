@@ -79,6 +79,10 @@ class DataType:
         """Whether it, or a part at any depth, is of one of these roots."""
         return self.root in roots or any(part.holds(*roots) for part in self.parts)
 
+    def is_deeper(self, most: int) -> bool:
+        """Whether types lie within types more than `most` times."""
+        return most < 0 or any(part.is_deeper(most - 1) for part in self.parts)
+
 
 @dataclass(frozen=True, slots=True)
 class DataField:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import io
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from decimal import Context, Decimal
 from functools import cache, partial
@@ -283,7 +284,7 @@ class ParquetSource:
         self._group_rows = np.array([metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)], np.int64)
         if (self._group_rows < 0).any() or int(self._group_rows.sum()) != metadata.num_rows:
             raise CorruptError("a parquet file's row groups have other rows than it says", rows=metadata.num_rows)
-        self._kept = {item.name for item in fields if item.name in encoded and self._is_encoded(item)}
+        self._kept = self._encoded_of([item for item in fields if item.name in encoded])
         if self._kept:
             self._file = pq.ParquetFile(file, metadata=metadata, read_dictionary=list(self._kept), **options)
 
@@ -345,20 +346,19 @@ class ParquetSource:
         self._check(number, self._leaves)
         return own if self._width(number, self._leaves_of(own)) * _FIRST <= self._width(number, self._leaves) else []
 
-    def _is_encoded(self, item: DataField) -> bool:
-        """Whether the file holds a text column as places in small dictionaries throughout."""
-        leaves = self._leaves_of([item])
-        if item.type.root not in (Root.CHAR, Root.VARCHAR) or "." in item.name or len(leaves) != 1:
-            return False
-        leaf, metadata = leaves[0], self._file.metadata
-        if self._file.schema_arrow.field(item.name).type != pa.string():
-            return False
+    def _encoded_of(self, fields: Sequence[DataField]) -> set[str]:
+        """Those columns of text that the file holds as places in small dictionaries throughout; all are looked at
+        together, since a look at one takes work that grows with the columns of the file."""
+        arrow, metadata = self._file.schema_arrow, self._file.metadata
+        texts = {item.name for item in fields if item.type.root in (Root.CHAR, Root.VARCHAR) and "." not in item.name}
+        leaves = Counter(self._tops)
+        flat = {leaf: top for leaf, top in enumerate(self._tops) if top in texts and leaves[top] == 1}
+        found = {leaf: top for leaf, top in flat.items() if arrow.field(top).type == pa.string()}
         for number, rows in enumerate(self._group_rows.tolist()):
-            self._check(number, leaves)
-            chunk = metadata.row_group(number).column(leaf)
-            if not chunk.has_dictionary_page or chunk.total_uncompressed_size > _ENCODED_ROW * rows + _ENCODED_CHUNK:
-                return False
-        return True
+            self._check(number, list(found))
+            chunks, most = metadata.row_group(number), _ENCODED_ROW * rows + _ENCODED_CHUNK
+            found = {leaf: top for leaf, top in found.items() if _is_placed(chunks.column(leaf), most)}
+        return set(found.values())
 
     def _leaves_of(self, fields: Sequence[DataField]) -> list[int]:
         chosen = {item.name for item in fields}
@@ -453,6 +453,10 @@ class ParquetSource:
         return self._shredded.logical(pa.RecordBatch.from_arrays(arrays, schema=fitting(targets, arrays)), fields)
 
 
+def _is_placed(chunk: pq.ColumnChunkMetaData, most: int) -> bool:
+    return bool(chunk.has_dictionary_page) and chunk.total_uncompressed_size <= most
+
+
 def _taken(array: pa.Array, item: DataField, keep: bool) -> pa.Array:
     """A column in canonical layout; if it may be kept, encoded where it is and its dictionary is small."""
     target = arrow_field(item.name, item.type)
@@ -496,6 +500,8 @@ def column_bounds(metadata: pq.FileMetaData, fields: Sequence[DataField]) -> dic
     if not groups:
         return {}
     places = {path: number for number, path in enumerate(_paths(metadata))}
+    timed = any(_is_timestamp(item.type) for item in fields)
+    units = {one.name: one.type for one in metadata.schema.to_arrow_schema()} if timed else {}
     found = {}
     for item in fields:
         place = places.get(item.name)
@@ -504,8 +510,9 @@ def column_bounds(metadata: pq.FileMetaData, fields: Sequence[DataField]) -> dic
         statistics = [group.column(place).statistics for group in groups]
         bounded = [_is_bounded(s, item.type) for s in statistics]
         pairs = list(zip(statistics, bounded, strict=True))
-        mins = _bound_array([s.min_raw if known else None for s, known in pairs], item.type, metadata, place)
-        maxs = _bound_array([s.max_raw if known else None for s, known in pairs], item.type, metadata, place)
+        stored = metadata.schema.column(place).physical_type, units.get(item.name)
+        mins = _bound_array([s.min_raw if known else None for s, known in pairs], item.type, *stored)
+        maxs = _bound_array([s.max_raw if known else None for s, known in pairs], item.type, *stored)
         nulls = [s.null_count if s is not None and s.has_null_count else None for s in statistics]
         if mins is not None and maxs is not None:
             found[item.name] = Bounds(mins, maxs, pa.array(nulls, pa.int64()))
@@ -553,10 +560,10 @@ def _merged(bounds: Bounds, t: DataType, rows: pa.Array) -> ColumnStats:
     return ColumnStats(low.as_py(), high.as_py(), nulls)
 
 
-def _bound_array(raw: list[Any], t: DataType, metadata: pq.FileMetaData, place: int) -> pa.Array | None:
-    """Physical values as the column's type, None if the file's physical type is not the one of the column."""
+def _bound_array(raw: list[Any], t: DataType, physical: str, unit: pa.DataType | None) -> pa.Array | None:
+    """Physical values as the column's type, None if the file's physical type is not the one of the column. `unit`: what
+    Arrow makes of a file's timestamps."""
     target = arrow_type(t)
-    physical = metadata.schema.column(place).physical_type
     whole = physical in ("INT32", "INT64")
     if t.root is Root.DECIMAL:
         if not whole:
@@ -565,8 +572,8 @@ def _bound_array(raw: list[Any], t: DataType, metadata: pq.FileMetaData, place: 
         values = [None if value is None else Decimal(value).scaleb(-scale, _WIDE) for value in raw]
         return pa.array(values, target)
     if _is_timestamp(t):
-        unit = metadata.schema.to_arrow_schema().field(metadata.schema.column(place).path).type
-        return pa.array(raw, pa.int64()).cast(unit).cast(target) if whole and pa.types.is_timestamp(unit) else None
+        timed = whole and unit is not None and pa.types.is_timestamp(unit)
+        return pa.array(raw, pa.int64()).cast(unit).cast(target) if timed else None
     if t.root in (Root.DATE, Root.TIME):
         return pa.array(raw, pa.int32()).view(target) if physical == "INT32" else None
     if t.root in (Root.CHAR, Root.VARCHAR):

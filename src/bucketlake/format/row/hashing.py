@@ -17,8 +17,10 @@ from bucketlake.lazy import np, npt, pa
 from bucketlake.types.model import DataField, Root, type_text
 
 Hashes = npt.NDArray["np.int32"]
+Indices = npt.NDArray["np.int64"]
 SEED = 42
 CHUNK = 1 << 14  # rows hashed at once, few enough that what lies between stays in the cache
+FEW = 64  # rows for which a step over all of them takes as long as a step of Python's for each
 
 
 def hash_rows(rows: BinaryRows) -> Hashes:
@@ -33,25 +35,62 @@ def hash_rows(rows: BinaryRows) -> Hashes:
             part = grid[start : start + CHUNK].T
             result[start : start + CHUNK] = _murmur(part, part.shape[1], int(lengths[0]))
         return result.view(np.int32)
-    for length in np.unique(lengths).tolist():
-        alike = np.flatnonzero(lengths == length)
-        for start in range(0, len(alike), CHUNK):
-            chosen = alike[start : start + CHUNK]
-            begins = rows.offsets[chosen] // 4
-            result[chosen] = _murmur((words[begins + place] for place in range(length // 4)), len(chosen), length)
+    longest = np.argsort(-lengths, kind="stable")
+    for start in range(0, count, CHUNK):
+        chosen = longest[start : start + CHUNK]
+        result[chosen] = _murmur_of(words, rows.offsets[chosen] // 4, lengths[chosen])
     return result.view(np.int32)
+
+
+def _murmur_of(words: npt.NDArray[np.uint32], begins: Indices, lengths: Indices) -> npt.NDArray[np.uint32]:
+    """Of rows of several lengths, the longest first: those that have ended are left out of each step. What few rows
+    have beyond the others is mixed row by row, as a step takes much longer than its numbers."""
+    counts = lengths // 4
+    h = np.full(len(counts), SEED, np.uint32)
+    together = int(counts[min(FEW, len(counts) - 1)])
+    reaching = np.searchsorted(-counts, -np.arange(together), side="left")
+    with np.errstate(over="ignore"):
+        for place, left in enumerate(reaching.tolist()):
+            _mixed(h[:left], words[begins[:left] + place])
+        for row in np.flatnonzero(counts > together).tolist():
+            rest = words[begins[row] + together : begins[row] + counts[row]]
+            h[row] = _mixed_all(int(h[row]), _scrambled(rest).tolist())
+    return _finished(h, lengths.astype(np.uint32))
 
 
 def _murmur(columns: Iterable[npt.NDArray[np.uint32]], count: int, length: int) -> npt.NDArray[np.uint32]:
     h = np.full(count, SEED, np.uint32)
     with np.errstate(over="ignore"):
         for column in columns:
-            k = column * np.uint32(0xCC9E2D51)
-            k = (k << np.uint32(15)) | (k >> np.uint32(17))
-            h ^= k * np.uint32(0x1B873593)
-            h = (h << np.uint32(13)) | (h >> np.uint32(19))
-            h = h * np.uint32(5) + np.uint32(0xE6546B64)
-        h ^= np.uint32(length)
+            _mixed(h, column)
+    return _finished(h, np.uint32(length))
+
+
+def _mixed(h: npt.NDArray[np.uint32], column: npt.NDArray[np.uint32]) -> None:
+    """Mixes one word of every row into its hash."""
+    h ^= _scrambled(column)
+    h[:] = (h << np.uint32(13)) | (h >> np.uint32(19))
+    h *= np.uint32(5)
+    h += np.uint32(0xE6546B64)
+
+
+def _mixed_all(h: int, scrambled: list[int]) -> int:
+    """Mixes all words of one row into its hash, one after the other, as each step needs the one before."""
+    for k in scrambled:
+        h ^= k
+        h = (((h << 13) & 0xFFFFFFFF | h >> 19) * 5 + 0xE6546B64) & 0xFFFFFFFF
+    return h
+
+
+def _scrambled(column: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    k = column * np.uint32(0xCC9E2D51)
+    k = (k << np.uint32(15)) | (k >> np.uint32(17))
+    return k * np.uint32(0x1B873593)
+
+
+def _finished(h: npt.NDArray[np.uint32], lengths: npt.NDArray[np.uint32] | np.uint32) -> npt.NDArray[np.uint32]:
+    with np.errstate(over="ignore"):
+        h ^= lengths
         h ^= h >> np.uint32(16)
         h *= np.uint32(0x85EBCA6B)
         h ^= h >> np.uint32(13)

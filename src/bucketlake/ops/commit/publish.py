@@ -20,6 +20,7 @@ from bucketlake.errors import (
     CommitUnknownError,
     CorruptError,
     NotFoundError,
+    NotWrittenError,
     StorageError,
 )
 from bucketlake.file_names import lies_in
@@ -163,6 +164,7 @@ class Publisher:
         before, statistics = None if base is None else base.uuid, partial(partition_changes, self._store, changes)
         limit = self._store.options.get("commit.max-retries")
         outcome.begin(commit=replace(name, snapshot=snapshot.id), uuid=snapshot.uuid)
+        certain = True  # that no attempt so far was published
         for asked in range(limit + 1):
             try:
                 if publish(self._store, path, data, before, statistics):
@@ -178,6 +180,10 @@ class Publisher:
                 outcome.lose()
                 raise
             except StorageError as error:
+                certain = certain and isinstance(error, NotWrittenError)
+                if asked == limit and certain:
+                    outcome.lose()
+                    raise
                 if asked == limit:
                     raise _unknown(snapshot, name) from error
                 self._pause(asked)
