@@ -143,6 +143,13 @@ def test_scripts_of_sparks_query_tables_of_the_lake(lake: Lake) -> None:
             "BEGIN DECLARE x INT; SET x = (SELECT max(k) FROM db.t); IF x > 2 THEN SELECT 1; ELSE SELECT 0; END IF; END",
             1,
         ),
+        ("BEGIN SELECT CASE WHEN k = 1 THEN v ELSE k END FROM db.t WHERE k = 1; END", 10),
+        (
+            "BEGIN DECLARE n INT DEFAULT 0; SET n = 1; a: WHILE n < 9 DO SET n = n + 4; END WHILE a; SELECT n; END",
+            9,
+        ),
+        ("BEGIN DECLARE n INT DEFAULT 0; REPEAT SET n = n + 2; UNTIL n > 5 END REPEAT; VALUES (n); END", 6),
+        ("BEGIN SELECT length(repeat('x', 3)); END", 3),
         ("BEGIN DECLARE EXIT HANDLER FOR SQLEXCEPTION SELECT -1; SELECT raise_error('x') FROM db.t; END", -1),
     ):
         assert [tuple(row) for row in lake.sql(script).collect()] == [(expected,)], script
@@ -151,7 +158,21 @@ def test_scripts_of_sparks_query_tables_of_the_lake(lake: Lake) -> None:
         "INSERT INTO db.t VALUES (4, 40)",
         "DROP TABLE db.t",
         "WITH q AS (SELECT 1, 2) INSERT INTO db.t TABLE q",
+        "WITH q AS (SELECT 1, 2) DELETE FROM db.t WHERE k = 1",
+        "FROM db.t INSERT INTO db.t SELECT *",
+        "SHOW TABLES",
+        "ANALYZE TABLE db.t COMPUTE STATISTICS",
+        "SET spark.paimon.scan.snapshot-id = 1",
+        "DESCRIBE db.t",
     ):
-        with pytest.raises(UnsupportedError, match="may only query"):
-            lake.sql(f"BEGIN IF true THEN {statement}; END IF; END")
+        for script in (
+            "BEGIN IF true THEN {}; END IF; END",
+            "BEGIN {}; SELECT 1; END",
+            "BEGIN SELECT 1; {}; END",
+            "BEGIN DECLARE EXIT HANDLER FOR SQLSTATE VALUE '22012', NOT FOUND {}; SELECT 1; END",
+            "BEGIN FOR r AS SELECT 1 DO {}; END FOR; END",
+            "BEGIN l: LOOP {}; LEAVE l; END LOOP; END",
+        ):
+            with pytest.raises(UnsupportedError, match="may only query"):
+                lake.sql(script.format(statement))
     assert lake.table("db.t").table.to_arrow().num_rows == 3
