@@ -184,6 +184,15 @@ def columns_of(predicate: Predicate) -> frozenset[str]:
     return frozenset() if column is None else frozenset((column,))
 
 
+def longest_list(predicate: Predicate) -> int:
+    """The most values of one IN in a predicate, 0 without any."""
+    if isinstance(predicate, (And, Or)):
+        return max(map(longest_list, predicate.children), default=0)
+    if isinstance(predicate, Not):
+        return longest_list(predicate.child)
+    return len(predicate.values) if isinstance(predicate, In) else 0
+
+
 def is_exact(predicate: Predicate) -> bool:
     """Whether `mask` can evaluate it: no Opaque part."""
     if isinstance(predicate, (And, Or)):

@@ -31,7 +31,7 @@ from bucketlake.ops.table.store import Store, parallel
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.scan import names_in
-from bucketlake.predicate.tree import Opaque, Predicate, columns_of, key_values, to_spark_sql
+from bucketlake.predicate.tree import Opaque, Predicate, columns_of, key_values, longest_list, to_spark_sql
 from bucketlake.schema.schema import column_names
 from bucketlake.spark import actions
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, rows_made, unpickled
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 SMALL_ROWS = 100_000  # stored rows that the driver reads by itself
 SMALL_BYTES = 8 << 20
+LONG_LIST = 100  # values of an IN
 LOOKUP_ROWS = 20_000_000  # where the whole key is given, of which few are decoded
 LARGE_MERGE_ROWS = 200_000  # above this, deciding live rows is cheaper than moving rows
 TASK_BYTES = 128 << 20
@@ -377,7 +378,10 @@ def _is_small(scan: _Scan, plan: Plan) -> bool:
 def _in_driver(spark: SparkSession, scan: _Scan, splits: Sequence[Split]) -> DataFrame:
     batches = parallel(lambda split: list(scan.split_batches(split)), splits)
     data = pa.Table.from_batches([batch for found in batches for batch in found], arrow_layout(scan.fields))
-    return framed(spark, data, spark_schema(scan.fields))
+    frame = framed(spark, data, spark_schema(scan.fields))
+    # Of rows in its plan Spark works a filter out at once, before it makes sets of lists: value by value, for each row.
+    listed = 0 if scan.predicate is None else longest_list(scan.predicate)
+    return frame.coalesce(1) if listed > LONG_LIST else frame
 
 
 def _in_tasks(spark: SparkSession, scan: _Scan, splits: Sequence[Split]) -> DataFrame:
