@@ -150,6 +150,7 @@ def test_scripts_of_sparks_query_tables_of_the_lake(lake: Lake) -> None:
         ),
         ("BEGIN DECLARE n INT DEFAULT 0; REPEAT SET n = n + 2; UNTIL n > 5 END REPEAT; VALUES (n); END", 6),
         ("BEGIN SELECT length(repeat('x', 3)); END", 3),
+        ("BEGIN DECLARE s INT DEFAULT 0; FOR r AS SELECT t.v FROM db.t DO SET s = s + r.v; END FOR; SELECT s; END", 60),
         ("BEGIN DECLARE EXIT HANDLER FOR SQLEXCEPTION SELECT -1; SELECT raise_error('x') FROM db.t; END", -1),
     ):
         assert [tuple(row) for row in lake.sql(script).collect()] == [(expected,)], script

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from sqlglot import exp
 
@@ -55,6 +55,8 @@ def _of_tree(tree: exp.Expr, clauses: Clauses) -> Iterator[Named]:
 
 def _of_tokens(statement: str, clauses: Clauses) -> Iterator[Named]:
     cursor = Cursor(statement)
+    script = cursor.sees("BEGIN") or [token.value for token in cursor.tokens[1:3]] == [":", "BEGIN"]
+    follows = FOLLOWS | {"DO"} if script else FOLLOWS  # FOR r AS SELECT … FROM t DO …
     listed = [False]  # of each bracket that is open: whether a comma goes on with FROM's list
     expects = False
     while not cursor.done:
@@ -66,7 +68,7 @@ def _of_tokens(statement: str, clauses: Clauses) -> Iterator[Named]:
             listed = listed[:-1] or [False]
         elif expects and cursor.tokens[at].kind in ("word", "quoted") and not cursor.sees("LATERAL"):
             expects = False
-            yield _named(cursor, clauses)
+            yield _named(cursor, clauses, follows)
             continue
         elif clauses.is_from(at):
             listed[-1] = expects = True
@@ -76,21 +78,21 @@ def _of_tokens(statement: str, clauses: Clauses) -> Iterator[Named]:
         cursor.at += 1
 
 
-def _named(cursor: Cursor, clauses: Clauses) -> Named:
+def _named(cursor: Cursor, clauses: Clauses, follows: Collection[str]) -> Named:
     """The name at the cursor, and its alias."""
     start = cursor.tokens[cursor.at].start
     parts = cursor.name()
     end = cursor.tokens[cursor.at - 1].end
     table = not cursor.sees("(") and not clauses.is_cte(parts, start)
     cursor.sample()  # it stands between a name and its alias
-    return Named(parts, start, end, _alias(cursor), table)
+    return Named(parts, start, end, _alias(cursor, follows), table)
 
 
-def _alias(cursor: Cursor) -> exp.Table | None:
-    """The alias that stands at the cursor, stepped over."""
+def _alias(cursor: Cursor, follows: Collection[str]) -> exp.Table | None:
+    """The alias that stands at the cursor, stepped over. `follows`: words that are none."""
     token = cursor.peek()
     if token is None or not (
-        cursor.accept("AS") or token.kind == "quoted" or (token.kind == "word" and token.value.upper() not in FOLLOWS)
+        cursor.accept("AS") or token.kind == "quoted" or (token.kind == "word" and token.value.upper() not in follows)
     ):
         return None
     if not cursor.done:
