@@ -315,11 +315,13 @@ def test_shares_of_little_data_are_not_told(tmp_path: Path) -> None:
 
 
 def test_writers_that_commit_beside_each_other() -> None:
-    def advice(pause: int) -> list[str]:
-        """Twelve commits to one bucket, each by another writer: its file was whole so long after the commit before."""
+    def advice(pause: int | None) -> list[str]:
+        """Twelve commits to one bucket, each by another writer: its file was whole so long after the commit before;
+        None: it does not say when."""
         store = create_table(MapStorage(), clock := FakeClock(), table_schema(bucket=1))
         for number in range(12):
-            made, places = local_from_epoch(clock.now_millis() + pause), (10 * number, 10 * number + 9)
+            places = (10 * number, 10 * number + 9)
+            made = None if pause is None else local_from_epoch(clock.now_millis() + pause)
             file = data_file(f"data-{number}-0.parquet", sequences=places, creation_time=made)
             clock.sleep(1)
             Commit(store, f"writer {number}").commit([message(file, total=1)])
@@ -327,6 +329,7 @@ def test_writers_that_commit_beside_each_other() -> None:
 
     assert "writers" in advice(-500)
     assert "writers" not in advice(500)
+    assert "writers" not in advice(None)
 
 
 def test_advice_on_sorted_runs_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

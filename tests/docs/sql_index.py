@@ -49,7 +49,8 @@ these brackets reach Spark alone, which does not know the lake's tables.
 `EXECUTE IMMEDIATE 'text' INTO variable USING value` runs a text.
 
 A script of Spark's, `BEGIN … END` with variables, conditions, loops and handlers, is one statement. It queries tables of the
-lake as they are when it begins; statements that may change tables are refused in it by name.
+lake as they are when it begins; statements that are no queries (INSERT, ALTER, SHOW, CALL, SET of options, …) are refused in
+it by name.
 
 `${name}` is a setting of the session (`SET name = …`), put in before anything is read, as by Spark;
 `spark.sql.variable.substitute` = `false` leaves it as it stands.

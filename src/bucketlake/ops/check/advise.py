@@ -46,6 +46,7 @@ RIVALS_SHARE = 0.25  # of the commits hold files of a bucket from before another
 STATISTICS_AGE = 0.5  # of the rows changed since statistics were taken
 OVERLAP = 0.8  # of the files that a value may be in, for every column
 RECENT = 100  # snapshots that are looked at
+_UNKNOWN = 1 << 63  # when a file was whole: behind every commit
 FEW = 10  # files, partitions or commits that say nothing yet
 PRUNED = (Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.DATE, Root.CHAR, Root.VARCHAR, Root.DECIMAL)
 LITTLE = 1 << 20  # below it no share of bytes is worth a word
@@ -258,7 +259,7 @@ class _Look:
             for entry in added:
                 rows += entry.file.row_count
                 parts[entry.partition] = parts.get(entry.partition, 0) + entry.file.row_count
-                made, bucket = created_millis(entry), bucket_key(entry)
+                made, bucket = created_millis(entry) or _UNKNOWN, bucket_key(entry)
                 oldest[bucket] = min(oldest.get(bucket, made), made)
         for one, two in pairwise([s for s in self._recent if s.id in begun]):
             followed += 1
