@@ -85,6 +85,7 @@ ROOMS = (
         "sql.rows",
         "sql.tables",
         "sql.procedures",
+        "sql.compound",
         "sql.statements",
         "sql.script",
         "sql.attached",

@@ -52,7 +52,9 @@ class BucketlakeError(Exception):
         self.remedy = remedy = None if remedy is None else _short(redact(remedy), _LONGEST)
         self.details = redact_details(details)
         shown = ", ".join(f"{key}={_short(str(value))}" for key, value in self.details.items())
-        super().__init__(printable(_message(what, redact(shown), remedy)))
+        message = printable(_message(what, redact(shown), remedy))
+        super().__init__(message)
+        self.args = (message,)  # which errors that are Spark's as well do not set
 
     def _render_traceback_(self) -> list[str]:
         """What IPython shows: where in the user's code, and the message. BUCKETLAKE_TRACE=1 shows the whole trace."""

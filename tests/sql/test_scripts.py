@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
 from bucketlake.spark.session import Lake
 from bucketlake.sql.query.given import literal, read_braces, with_identifiers, with_values
-from bucketlake.sql.script import pieces
+from bucketlake.sql.text.pieces import pieces
 
 
 def test_statements_end_at_semicolons_between_tokens() -> None:
@@ -155,25 +155,3 @@ def test_scripts_of_sparks_query_tables_of_the_lake(lake: Lake) -> None:
     ):
         assert [tuple(row) for row in lake.sql(script).collect()] == [(expected,)], script
     assert lake.sql("BEGIN SELECT k FROM db.t WHERE v > :low; END", {"low": 20}).collect()[0].k == 3
-    for statement in (
-        "INSERT INTO db.t VALUES (4, 40)",
-        "DROP TABLE db.t",
-        "WITH q AS (SELECT 1, 2) INSERT INTO db.t TABLE q",
-        "WITH q AS (SELECT 1, 2) DELETE FROM db.t WHERE k = 1",
-        "FROM db.t INSERT INTO db.t SELECT *",
-        "SHOW TABLES",
-        "ANALYZE TABLE db.t COMPUTE STATISTICS",
-        "SET spark.paimon.scan.snapshot-id = 1",
-        "DESCRIBE db.t",
-    ):
-        for script in (
-            "BEGIN IF true THEN {}; END IF; END",
-            "BEGIN {}; SELECT 1; END",
-            "BEGIN SELECT 1; {}; END",
-            "BEGIN DECLARE EXIT HANDLER FOR SQLSTATE VALUE '22012', NOT FOUND {}; SELECT 1; END",
-            "BEGIN FOR r AS SELECT 1 DO {}; END FOR; END",
-            "BEGIN l: LOOP {}; LEAVE l; END LOOP; END",
-        ):
-            with pytest.raises(UnsupportedError, match="may only query"):
-                lake.sql(script.format(statement))
-    assert lake.table("db.t").table.to_arrow().num_rows == 3

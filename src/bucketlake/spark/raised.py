@@ -42,10 +42,26 @@ from bucketlake.spark import faults
 FILE_CHANGED = "a data file changed while it was read, or is not what its metadata says: read again"
 _IN_TASK = re.compile(r"^bucketlake\.errors\.(\w+): (.*?)$(?=\n*\Z|\n\s*\n|\n\tat |\n\w)", re.MULTILINE | re.DOTALL)
 _CANCELLED = re.compile(r"\[(SPARK_JOB_CANCELLED)\] (.*?)(?: SQLSTATE: (\w{5}))?$", re.MULTILINE)
+_NAMED = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ")
+_STATES = {  # of what catalogs say in Spark's words
+    "TABLE_OR_VIEW_NOT_FOUND": "42P01",
+    "TABLE_OR_VIEW_ALREADY_EXISTS": "42P07",
+    "SCHEMA_NOT_FOUND": "42704",
+    "SCHEMA_ALREADY_EXISTS": "42P06",
+}
 _RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (.*?)(?: SQLSTATE: \w{5})?\Z", re.DOTALL)
 
 
-class _Told(BucketlakeError):
+def condition_of(error: BaseException) -> tuple[str | None, str | None]:
+    """Spark's name for an error, and its SQLSTATE: of ours those that the message begins with."""
+    if isinstance(error, PySparkException) and not isinstance(error, BucketlakeError):
+        return error.getCondition(), error.getSqlState()
+    found = _NAMED.match(str(error.args[0])) if error.args else None
+    own = (getattr(error, "_condition", None), getattr(error, "_state", None))
+    return own if found is None or own[0] else (found[1], own[1] or _STATES.get(found[1]))
+
+
+class ToldError(BucketlakeError):
     """An error of ours that is one of Spark's as well: it says what ours does."""
 
     _condition: str | None = None
@@ -60,11 +76,11 @@ class _Told(BucketlakeError):
 
     def getCondition(self) -> str | None:
         """Spark's name for the error."""
-        return self._condition
+        return self._condition or condition_of(self)[0]
 
     def getSqlState(self) -> str | None:
         """SQLSTATE."""
-        return self._state
+        return self._state or condition_of(self)[1]
 
     def getMessageParameters(self) -> dict[str, str]:
         """None are kept: they may name what the user did not write."""
@@ -75,11 +91,11 @@ class _Told(BucketlakeError):
         return []
 
 
-class JobCancelledError(_Told, PySparkException):  # type: ignore[misc]
+class JobCancelledError(ToldError, PySparkException):  # type: ignore[misc]
     """A job of the call was cancelled (`cancelJobGroup`, `interruptTag`, Spark's page), under Spark's condition."""
 
 
-class RaisedError(_Told, InvalidError):
+class RaisedError(ToldError, InvalidError):
     """What Spark cannot do with the caller's text or rows. `place`: where in the text, from 0; None where unknown."""
 
     place: int | None = None
@@ -116,7 +132,7 @@ _ROWS = (
 _OF_ROWS = {base: type(base.__name__, (RaisedError, base), {"__doc__": base.__doc__}) for base in _ROWS}
 # The name of an error of ours -> one that is also what Spark raises for it where a task did.
 _OURS = {
-    kind.__name__: type(kind.__name__, (_Told, kind, PythonException), {"__doc__": kind.__doc__})
+    kind.__name__: type(kind.__name__, (ToldError, kind, PythonException), {"__doc__": kind.__doc__})
     for kind in (InvalidError, UnsupportedError, NotFoundError, CorruptError, StorageError)
 }
 

@@ -20,9 +20,9 @@ from bucketlake.options.session import PREFIXES
 from bucketlake.spark.handed import given_to
 from bucketlake.spark.raised import interrupts_stay, of_task
 from bucketlake.spark.settings import require_running, setting_of, settings_stay, substituted
+from bucketlake.sql import compound
 from bucketlake.sql.procedures import call
 from bucketlake.sql.query import immediate, query, unknown
-from bucketlake.sql.query.compound import is_compound, run_compound
 from bucketlake.sql.query.given import Braces, read_braces, with_identifiers, with_values
 from bucketlake.sql.query.retold import retold, with_condition
 from bucketlake.sql.rows import copy_into, delete, insert_forms, merge_forms, update
@@ -62,17 +62,17 @@ def run(lake: Lake, statement: str, args: Any = None, given: Mapping[str, Any] |
     require_running(lake.spark)
     if not given:
         statement = substituted(lake.spark, statement)
-    compound = not given and is_compound(statement)
-    statements = [statement] if compound else split_statements(statement)
+    is_script = not given and compound.is_compound(statement)
+    statements = [statement] if is_script else split_statements(statement)
     if len(statements) != 1:
         remedy = "call sql once a statement, or use sql_script" if statements else "there is none in the text"
         raise InvalidError("SQL: expected one statement", found=len(statements), remedy=remedy)
     text = with_quoted(past_comments(statements[0]))
     try:
         mark = lake.catalog.env.clock.new_uuid().replace("-", "") if given else ""
+        if is_script:  # its statements are read by themselves, by the settings of their time
+            return compound.run(lake, text, args)
         with settings_stay(), interrupts_stay():
-            if compound:
-                return run_compound(lake, text, args)
             told = given_to(lake.spark, given, mark) if given else {}
             result = _run(lake, text, args, read_braces(text, told, mark) if given else None)
     except PySparkException as error:

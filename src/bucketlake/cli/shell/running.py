@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from bucketlake.spark import quiet
     from bucketlake.spark import session as sessions
     from bucketlake.spark.session import Lake
-    from bucketlake.sql import script as scripts
+    from bucketlake.sql.text import pieces as scripts
 else:
     row_output = lazy("bucketlake.cli.rows")
-    scripts = lazy("bucketlake.sql.script")
+    scripts = lazy("bucketlake.sql.text.pieces")
     quiet = lazy("bucketlake.spark.quiet")
     sessions = lazy("bucketlake.spark.session")
 sql = lazy("bucketlake.sql")

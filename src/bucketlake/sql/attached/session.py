@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from bucketlake.errors import InvalidError
 from bucketlake.options.session import CATALOG_NAMES
-from bucketlake.sql import statements
+from bucketlake.sql import compound, statements
 from bucketlake.sql.attached import frames
 from bucketlake.sql.attached.catalog import catalog_class
 from bucketlake.sql.attached.layer import LAYER, Layer, layer_of, layers_of, when_idle
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 _lock = threading.RLock()
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _CATALOG = "spark.sql.catalog."
-_SCRIPT = ("BEGIN", "DECLARE")  # Spark's scripts and variables, whose text holds semicolons
 
 
 def attach(lake: Lake, catalog: str, current: bool) -> None:
@@ -72,7 +71,7 @@ def _session_class(layer: Layer) -> type:
     base: Any = layer.below
 
     def sql(self: Any, sqlQuery: str, args: Any = None, **kwargs: Any) -> Any:
-        if not isinstance(sqlQuery, str) or not _is_read_here(sqlQuery):
+        if not isinstance(sqlQuery, str) or not _is_read_here(sqlQuery, bool(kwargs)):
             return base.sql(self, sqlQuery, args, **kwargs)
         with layer.inside() as lake:
             return statements.run(lake, sqlQuery, args, kwargs)
@@ -121,13 +120,16 @@ def _session_class(layer: Layer) -> type:
     return type(base.__name__, (base,), own)
 
 
-def _is_read_here(text: str) -> bool:
-    """Whether a text is one statement that can be read; of others Spark says what they are."""
+def _is_read_here(text: str, braces: bool) -> bool:
+    """Whether a text is one statement that can be read, or a script without `braces`; of others Spark says what they
+    are."""
     try:
         tokens = tokenize(text)
     except InvalidError:
         return False
-    if not tokens or tokens[0].value.upper() in _SCRIPT:
+    if not tokens or tokens[0].is_word("DECLARE"):
         return False
+    if compound.is_compound(text):
+        return not braces
     ends = [at for at, token in enumerate(tokens) if token.kind == "sign" and token.value == ";"]
     return not ends or ends[0] == len(tokens) - len(ends)

@@ -54,7 +54,7 @@ class _Immediate:
         text = with_values(text, given)
         if not self.into:
             return lake.sql(text)
-        if not _reads(text):
+        if not is_query(text):
             raise InvalidError("EXECUTE IMMEDIATE: INTO takes the row of a query", statement=text)
         self._set(lake, lake.sql(text))
         return None
@@ -85,7 +85,7 @@ def _typed(value: Any, kind: DataType) -> Any:
     raise UnsupportedError(f"EXECUTE IMMEDIATE: a value of type {told}", remedy="write it in the statement")
 
 
-def _reads(text: str) -> bool:
+def is_query(text: str) -> bool:
     """Whether a text is a query, which no row is written by."""
     depth = 0
     words = []

@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from bucketlake.catalogs.near import meant_table
 from bucketlake.errors import NotFoundError, did_you_mean
 from bucketlake.ops.system import registry
+from bucketlake.spark.raised import ToldError
 from bucketlake.sql.query import functions, max_pt, sys_functions
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _SEARCHES = ("vector_search", "full_text_search", "hybrid_search")  # of Paimon'
 _CHANGES = ("table_changes", "table_changes_by_path")  # as Databricks names them
 
 
-class UnknownNameError(NotFoundError, AnalysisException):  # type: ignore[misc]
+class UnknownNameError(ToldError, NotFoundError, AnalysisException):  # type: ignore[misc]
     """A name that neither the lake nor Spark knows: Spark's own error to those who look for that."""
 
 

@@ -1,19 +1,13 @@
-"""Spark's SQL scripts, `BEGIN … END`, as one statement: Spark runs them, over tables of the lake as they are when it
-begins. Only queries may name these: what changes tables stands in statements of its own."""
+"""Which texts are scripts, `BEGIN … END`, and which of these only query.
+
+Those that do are one statement to Spark, over tables of the lake as they are when it begins.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Sequence
 
-from bucketlake.errors import UnsupportedError
-from bucketlake.sql.query import query
 from bucketlake.sql.text.text import Token, tokenize
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from bucketlake.spark.session import Lake
 
 _QUERIES = {"SELECT", "VALUES", "FROM", "WITH", "TABLE", "MAP", "REDUCE"}
 _FLOW = {
@@ -37,49 +31,46 @@ def is_compound(statement: str) -> bool:
     return len(tokens) > first + 2 and tokens[first].is_word("BEGIN") and not tokens[first + 1].is_word("TRANSACTION")
 
 
-def run_compound(lake: Lake, statement: str, args: Any = None) -> DataFrame:
-    """The rows of a script's last query. UnsupportedError for a statement in it that is no query, nor directs the
-    script: it may change tables of the lake, or speak of Spark's own of these names."""
-    if not lake.in_spark_catalog:
-        tokens = tokenize(statement)
-        found = next((found for at in range(len(tokens)) if (found := _other(tokens, at)) is not None), None)
-        if found is not None:
-            raise UnsupportedError(
-                "a script (BEGIN … END) of Spark's may only query tables",
-                statement=found.value.upper(),
-                remedy="run the statements one by one, their conditions and loops in Python",
-            )
-    return query.run(lake, statement, args, prune=False)
+def is_read_only(statement: str) -> bool:
+    """Whether a script holds queries alone, and what directs them: no statement that may change tables of the lake, or
+    speak of Spark's own of these names."""
+    tokens = tokenize(statement)
+    return not any(_changes(tokens, at) for at in range(len(tokens)))
 
 
-def _other(tokens: Sequence[Token], at: int) -> Token | None:
-    """The first word of a statement that may not stand here, if one begins behind this token."""
+def names_one_of(statement: str, catalogs: Collection[str]) -> bool:
+    """Whether a name in the text may begin with one of these catalogs."""
+    return any(token.kind in ("word", "quoted") and token.value.lower() in catalogs for token in tokenize(statement))
+
+
+def _changes(tokens: Sequence[Token], at: int) -> bool:
+    """Whether a statement that is no query begins behind this token."""
     token, rest = tokens[at], tokens[at + 1 :]
     word = token.value.upper() if token.kind == "word" else token.value
     if not rest:
-        return None
+        return False
     if word == ";" or word in _OPENS:
-        return _refused(rest)
+        return _begins_change(rest)
     if word == "HANDLER":
-        return _refused(_handled(rest))
+        return _begins_change(_handled(rest))
     if word in _MAY_OPEN and len(rest) > 1 and not (word == "REPEAT" and rest[0].value == "("):
         alone = rest[1].kind not in ("word", "quoted") or rest[1].value.upper() in _GOES_ON
-        return None if alone or rest[0].value.upper() in _EXPRESSIONS else _refused(rest)
+        return not alone and rest[0].value.upper() not in _EXPRESSIONS and _begins_change(rest)
     behind = word == ")" or rest[0].is_word("INSERT")
     changes = rest[0].kind == "word" and rest[0].value.upper() in _CHANGES
-    return rest[0] if changes and behind and rest[1:] and rest[1].kind in ("word", "quoted") else None
+    return changes and behind and len(rest) > 1 and rest[1].kind in ("word", "quoted")
 
 
-def _refused(tokens: Sequence[Token]) -> Token | None:
-    """The first of these tokens, unless what begins with it is a query or directs the script."""
+def _begins_change(tokens: Sequence[Token]) -> bool:
+    """Whether what begins here is neither a query nor directs the script."""
     if len(tokens) > 1 and tokens[1].value == ":":
-        return _refused(tokens[2:])
+        return _begins_change(tokens[2:])
     if not tokens or tokens[0].value in ("(", ";"):
-        return None
+        return False
     word = tokens[0].value.upper()
     if word == "SET":
-        return None if _sets_variables(tokens) else tokens[0]
-    return None if tokens[0].kind == "word" and (word in _QUERIES or word in _FLOW) else tokens[0]
+        return not _sets_variables(tokens)
+    return not (tokens[0].kind == "word" and (word in _QUERIES or word in _FLOW))
 
 
 def _sets_variables(tokens: Sequence[Token]) -> bool:

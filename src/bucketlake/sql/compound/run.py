@@ -1,0 +1,284 @@
+"""A script that changes tables, run statement by statement.
+
+Its variables are the session's while it runs: a statement finds them there, behind the columns of its tables, as in
+Spark's own scripts. Where one hides another of the script, that one is put away and comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import field
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import types as T
+
+from bucketlake.errors import AlreadyExistsError, InvalidError, UnsupportedError
+from bucketlake.lazy import pa
+from bucketlake.spark.raised import condition_of
+from bucketlake.spark.types import collected, framed, quoted
+from bucketlake.sql.compound.tree import Block, Branch, Declared, Each, Handler, Jump, Loop, Node, Run, Text
+from bucketlake.sql.query.immediate import is_query
+from bucketlake.sql.query.named import passing_views
+from bucketlake.sql.text.pieces import Piece, located
+from bucketlake.sql.text.text import tokenize
+from bucketlake.types.model import quote_text
+from bucketlake.values import dataclass
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from bucketlake.spark.session import Lake
+
+
+class _Jumped(Exception):
+    """Control goes to the block or loop of this label: behind it, or into its next round (`again`)."""
+
+    def __init__(self, jump: Jump) -> None:
+        super().__init__(jump.label)
+        self.jump = jump
+
+
+@dataclass(slots=True)
+class Script:
+    """One run of a script, whose text is `text`. `variables`: of those that can be seen, what declares each anew, the
+    innermost last. `rows`: of the last query, with their types."""
+
+    lake: Lake
+    text: str
+    args: Any = None
+    variables: dict[str, list[str]] = field(default_factory=dict)
+    rows: tuple[pa.Table, T.StructType] | None = None
+
+    def run(self, block: Block) -> DataFrame:
+        """The rows of the last query that was run."""
+        if self.args and not isinstance(self.args, dict):
+            raise UnsupportedError("? markers in a script (BEGIN … END) that changes tables", remedy="name them: :name")
+        self._block(block)
+        return self.lake.nothing if self.rows is None else framed(self.lake.spark, *self.rows)
+
+    def _body(self, nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            if isinstance(node, Run):
+                self._statement(node)
+            elif isinstance(node, Block):
+                self._block(node)
+            elif isinstance(node, Branch):
+                self._branch(node)
+            elif isinstance(node, Loop):
+                self._loop(node)
+            elif isinstance(node, Each):
+                self._each(node)
+            else:
+                raise _Jumped(node)
+
+    # ------------------------------------------------------------------------------------------------ statements
+
+    def _sql(self, said: Text, before: str = "", after: str = "") -> DataFrame:
+        """A statement of the script's text, with what makes it one; errors tell their place in the script."""
+        try:
+            return (
+                self.lake.sql(before + said.text + after, self.args)
+                if self.args
+                else self.lake.sql(before + said.text + after)
+            )
+        except Exception as error:
+            piece = Piece(1, 1, max(said.start - len(before), 0), said.text)
+            raise located(error, self.text, piece) from error.__cause__
+
+    def _statement(self, node: Run) -> None:
+        if node.variables:
+            words = tokenize(node.said.text)[:2]
+            named = len(words) == 2 and words[0].value.upper() in ("VAR", "VARIABLE") and words[1].kind != "sign"
+            self._sql(node.said, "SET " if named else "SET VARIABLE ")
+            return
+        found = self._sql(node.said)
+        told = tokenize(node.said.text)[0].is_word("EXECUTE") and found.columns
+        if told or is_query(node.said.text):
+            self.rows = collected(found), found.schema
+
+    def _holds(self, condition: Text, before: str = "(") -> bool:
+        """Whether a condition is true: it is not where it is NULL."""
+        frame = self._sql(condition, f"SELECT {before}", ")")
+        kind = frame.schema[0].dataType
+        if not isinstance(kind, T.BooleanType):
+            raise InvalidError(
+                "a condition of a script is not BOOLEAN", condition=condition.text, type=kind.simpleString()
+            )
+        return frame.collect()[0][0] is True
+
+    # ------------------------------------------------------------------------------------------ blocks and loops
+
+    def _block(self, block: Block) -> None:
+        with self._declared(block.declared):
+            try:
+                try:
+                    self._body(block.body)
+                except _Jumped:
+                    raise
+                except Exception as error:
+                    handler = _handler(block.handlers, error)
+                    if handler is None:
+                        raise
+                    self._body(handler.body)
+            except _Jumped as jumped:
+                if not block.label or jumped.jump.label != block.label:
+                    raise
+
+    def _branch(self, node: Branch) -> None:
+        if node.value is None:
+            self._first(node, "(")
+            return
+        value = self._sql(node.value, "SELECT (", ") AS c0")
+        name = self._fresh()
+        with self._of_rows([name], [_type_text(value.schema[0].dataType)]):
+            self._fill([name], ["c0"], value)
+            self._first(node, f"({name} = ")
+
+    def _first(self, node: Branch, before: str) -> None:
+        """Run the body of the first case that holds."""
+        chosen = next((body for condition, body in node.cases if self._holds(condition, before)), node.otherwise)
+        self._body(chosen)
+
+    def _loop(self, node: Loop) -> None:
+        while True:
+            if node.first and node.condition is not None and not self._holds(node.condition):
+                return
+            if not self._goes_on(node.label, node.body):
+                return
+            if not node.first and node.condition is not None and self._holds(node.condition):
+                return
+
+    def _goes_on(self, label: str, body: Sequence[Node]) -> bool:
+        """Run one round of a loop: whether another may follow."""
+        try:
+            self._body(body)
+        except _Jumped as jumped:
+            if not label or jumped.jump.label != label:
+                raise
+            return jumped.jump.again
+        return True
+
+    def _each(self, node: Each) -> None:
+        if not is_query(node.query.text):
+            raise InvalidError("FOR takes a query", statement=node.query.text)
+        frame = self._sql(node.query)
+        rows, schema = collected(frame), frame.schema
+        names = [name.lower() for name in schema.names]
+        if len(set(names)) < len(names) or node.row in names:
+            raise InvalidError(
+                "a name of FOR is there twice", columns=schema.names, row=node.row or None, remedy="rename it"
+            )
+        told = T.StructType([T.StructField(f"c{place}", item.dataType) for place, item in enumerate(schema)])
+        values, types = list(told.names), [_type_text(item.dataType) for item in schema]
+        if node.row:
+            pairs = ", ".join(f"{quote_text(name)}, c{place}" for place, name in enumerate(schema.names))
+            names, values = [*names, node.row], [*values, f"named_struct({pairs})"]
+            types.append(_type_text(schema))
+        rows = rows.rename_columns(told.names)
+        with self._of_rows(names, types):
+            for place in range(rows.num_rows):
+                self._fill(names, values, framed(self.lake.spark, rows.slice(place, 1), told))
+                if not self._goes_on(node.label, node.body):
+                    return
+
+    def _fill(self, names: Sequence[str], values: Sequence[str], row: DataFrame) -> None:
+        """Set variables to values over a row."""
+        with passing_views(self.lake.spark) as made:
+            made.append(self._fresh())
+            row.createTempView(made[0])
+            listed = ", ".join(map(quoted, names))
+            self.lake.spark.sql(f"SET VARIABLE ({listed}) = (SELECT {', '.join(values)} FROM {made[0]})")
+
+    # ------------------------------------------------------------------------------------------------- variables
+
+    @contextmanager
+    def _declared(self, declared: Sequence[Declared]) -> Iterator[None]:
+        """While this lasts, these variables are there."""
+        with self._scope() as made:
+            for each in declared:
+                for name in each.names:
+                    if name in made:
+                        raise AlreadyExistsError("the block declares the variable twice", variable=name)
+                    made[name] = self._put_away(name)
+                    self._declare(name, each.rest)
+            yield
+
+    @contextmanager
+    def _of_rows(self, names: Sequence[str], types: Sequence[str]) -> Iterator[None]:
+        """While this lasts, variables of these types are there."""
+        with self._scope() as made:
+            for name, kind in zip(names, types, strict=True):
+                made[name] = self._put_away(name)
+                self._declare(name, Text(kind, 0))
+            yield
+
+    @contextmanager
+    def _scope(self) -> Iterator[dict[str, str | None]]:
+        """The names that a scope declares, with where what each one hides was put; all is as before when it ends."""
+        made: dict[str, str | None] = {}
+        try:
+            yield made
+        finally:
+            for name, hidden in reversed(made.items()):
+                self._restore(name, hidden)
+
+    def _declare(self, name: str, rest: Text) -> None:
+        try:
+            self._sql(rest, f"DECLARE VARIABLE {quoted(name)} ")
+        except AnalysisException as error:
+            if error.getCondition() != "VARIABLE_ALREADY_EXISTS":
+                raise
+            remedy = f"rename it, or DROP TEMPORARY VARIABLE {quoted(name)} first"
+            raise AlreadyExistsError("the session has the variable of a script", variable=name, remedy=remedy) from None
+        self.variables.setdefault(name, []).append(rest.text)
+
+    def _put_away(self, name: str) -> str | None:
+        """Where the value of the script's own variable of this name was put, None where it has none."""
+        if not self.variables.get(name):
+            return None
+        kept = self._fresh()
+        self.lake.spark.sql(f"DECLARE VARIABLE {kept} = session.{quoted(name)}")
+        self._drop(name)
+        return kept
+
+    def _restore(self, name: str, kept: str | None) -> None:
+        """Let the variable go, or be again what it hid."""
+        texts = self.variables.get(name, [])
+        if len(texts) > (kept is not None):  # it was declared
+            texts.pop()
+            self._drop(name)
+        if kept is not None:
+            self._sql(Text(texts[-1], 0), f"DECLARE VARIABLE {quoted(name)} ")
+            self.lake.spark.sql(f"SET VARIABLE {quoted(name)} = {kept}")
+            self._drop(kept)
+
+    def _drop(self, name: str) -> None:
+        with suppress(AnalysisException):  # the script may have dropped it
+            self.lake.spark.sql(f"DROP TEMPORARY VARIABLE {quoted(name)}")
+
+    def _fresh(self) -> str:
+        return f"script_{self.lake.catalog.env.clock.new_uuid().replace('-', '')}"
+
+
+def _type_text(kind: T.DataType) -> str:
+    """A type as SQL declares it, names in backticks."""
+    if isinstance(kind, T.StructType):
+        return f"STRUCT<{', '.join(f'{quoted(item.name)}: {_type_text(item.dataType)}' for item in kind)}>"
+    if isinstance(kind, T.ArrayType):
+        return f"ARRAY<{_type_text(kind.elementType)}>"
+    if isinstance(kind, T.MapType):
+        return f"MAP<{_type_text(kind.keyType)}, {_type_text(kind.valueType)}>"
+    return str(kind.simpleString())
+
+
+def _handler(handlers: Sequence[Handler], error: Exception) -> Handler | None:
+    """The handler of a block for an error: of its condition, else of its state, else of all."""
+    condition, state = (told or "" for told in condition_of(error))
+    general = "NOT FOUND" if state[:2] == "02" else "SQLEXCEPTION"
+    for wanted in (condition, condition.split(".")[0], state, general):
+        found = next((each for each in handlers if wanted and wanted in each.conditions), None)
+        if found is not None:
+            return found
+    return None
