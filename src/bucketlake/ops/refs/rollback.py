@@ -119,7 +119,7 @@ def rollback(store: Store, target: Snapshot, tag: str | None = None) -> None:
 
 
 def require_metadata(store: Store, target: Snapshot) -> None:
-    """CorruptError or NotFoundError, by the file, where a snapshot's schema, manifests or index manifest are unreadable.
+    """CorruptError or NotFoundError, by the file, where schema or manifests of a snapshot, indexes too, cannot be read.
     What can be read must not go for what cannot. Data files are not looked at."""
     store.schema_of(target.schema_id)
     chosen_entries(store, target, lambda entry: False)
