@@ -177,8 +177,11 @@ class Table(Upkeep, Streams, Frames):
         return found
 
     def latest_snapshot(self) -> Snapshot | None:
-        """The newest snapshot, None if nothing was committed."""
-        return self.store.latest_snapshot()
+        """The newest snapshot, None if nothing was committed. NotFoundError for a table that was dropped."""
+        found = self.store.latest_snapshot()
+        if found is None:
+            self.store.check_holds(None)
+        return found
 
     def plan(self, where: str | Predicate | None = None, columns: Sequence[str] | None = None, **options: Any) -> Plan:
         """What a read with these arguments would open, pruned by partition, bucket, key and statistics."""

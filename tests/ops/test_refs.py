@@ -20,6 +20,7 @@ from bucketlake.errors import (
     AlreadyExistsError,
     CommitUnknownError,
     ConflictError,
+    CorruptError,
     InvalidError,
     NotFoundError,
     StorageError,
@@ -36,6 +37,7 @@ from bucketlake.ops.refs.tags import tag_created, tag_lifetime
 from bucketlake.ops.scan.scan import delta_entries, live_entries
 from bucketlake.ops.table.partition_times import filled_pattern, parse_time
 from bucketlake.ops.table.store import clear_cache
+from bucketlake.schema.change import AddColumn
 from bucketlake.schema.schema import TableSchema
 from bucketlake.table import Table
 from bucketlake.types.model import BIGINT, DataField
@@ -463,3 +465,57 @@ def test_the_history_of_a_branch_begins_where_its_hint_says(tmp_path: Path) -> N
         put(branch, (1, number, number))
     table.fast_forward("side")
     assert table.store.hint(table.store.paths.earliest_hint) == table.store.snapshot_ids()[0] == first
+
+
+LISTS = ("base_manifest_list", "delta_manifest_list", "manifest", "index_manifest")
+
+
+@pytest.mark.parametrize(
+    ("way", "kept"),
+    [*(("rollback_to", kept) for kept in LISTS), *(("fast_forward", kept) for kept in (*LISTS, "schema"))],
+)
+def test_nothing_goes_for_a_state_that_cannot_be_read(tmp_path: Path, way: str, kept: str) -> None:
+    """A file that only what would take the newest state's place needs is damaged, or gone."""
+    table, _ = filled(tmp_path, "append")
+    put(table, (1, 50, 1), (1, 51, 2))
+    table.delete("k = 50")
+    table.create_tag("old")
+    old = rows_of(table)
+    table.create_branch("b", "old")
+    put(table, (1, 70, 70), mode="overwrite")
+    target = table.tags()["old"]
+    table.compact_manifests()
+    store = table.store.on_branch("b")
+    places = {
+        "manifest": store.paths.manifest(store.data_manifests(target)[-1].file_name),
+        "schema": store.paths.schema(target.schema_id),
+    }
+    path = Path(places.get(kept) or store.paths.manifest(getattr(target, kept)))
+    before, whole = paths(table), path.read_bytes()
+    for damage in (b"", whole[: len(whole) // 2], None):
+        if damage is None:
+            path.unlink()
+        else:
+            path.write_bytes(damage)
+        clear_cache()
+        rows = rows_of(table)
+        named = "'b' doesn't exist" if kept == "schema" and damage is None else path.name
+        with pytest.raises((CorruptError, NotFoundError), match=named):
+            getattr(table.refresh(), way)("b" if way == "fast_forward" else "old")
+        path.write_bytes(whole)
+        assert paths(table) == before
+        assert rows_of(table.refresh()) == rows
+    clear_cache()
+    getattr(table, way)("b" if way == "fast_forward" else "old")
+    assert rows_of(table.refresh()) == old
+
+
+def test_a_branch_is_not_made_of_a_damaged_schema(tmp_path: Path) -> None:
+    table, _ = filled(tmp_path, "append")
+    table.alter(AddColumn("more", BIGINT))
+    path = Path(table.store.paths.schema(0))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:40])
+    with pytest.raises(CorruptError, match="schema-0"):
+        table.refresh().create_branch("b")
+    assert not table.branches()

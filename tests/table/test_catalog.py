@@ -296,3 +296,23 @@ def unread_rows() -> Iterator[pa.RecordBatch]:
     """Rows that nobody may ask for."""
     pytest.fail("rows were asked for")
     yield
+
+
+@pytest.mark.parametrize("keys", [[], ["k"]], ids=["append", "keyed"])
+@pytest.mark.parametrize("how", ["renamed", "dropped", "made anew"])
+def test_a_change_of_a_table_that_is_gone_is_not_done(tmp_path: Path, keys: list[str], how: str) -> None:
+    """Its handle finds no rows: that nothing was changed would say that no row matched."""
+    catalog = bucketlake.open(tmp_path)
+    schema = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.int64())])
+    made = catalog.create_table("t", schema, [], keys, {"bucket": "1" if keys else "-1"})
+    made.write_arrow(pa.table({"k": [1], "v": [0]}, schema))
+    handle = catalog.table("t")
+    if how == "renamed":
+        catalog.rename_table("t", "u")
+    else:
+        catalog.drop_table("t")
+    if how == "made anew":
+        catalog.create_table("t", schema, [], keys, {"bucket": "1" if keys else "-1"})
+    for change in (lambda: handle.update({"v": 1}, "k = 1"), lambda: handle.delete("k = 1"), handle.latest_snapshot):
+        with pytest.raises((NotFoundError, ConflictError), match="no such table|another table lies here"):
+            change()

@@ -496,7 +496,10 @@ def after_commit(
 
 
 def after_change(store: Store, snapshot: Snapshot | None) -> Snapshot | None:
-    """As `after_commit`, where the snapshot itself is what rows were written or changed by."""
+    """As `after_commit`, where the snapshot itself is what rows were written or changed by. Where nothing was changed,
+    errors as `Store.check_holds`: a table that is gone has no rows, and no change of it is done."""
+    if snapshot is None:
+        store.check_holds(None)
     return after_commit(store, snapshot, wrote=snapshot)
 
 

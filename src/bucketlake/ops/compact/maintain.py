@@ -138,8 +138,10 @@ def after_write(
 def after_no_change(store: Store, run: Run = compact_here) -> Snapshot | None:
     """What follows a change of rows in their newest version (`newest_rows`) that found nothing to change: perhaps it
     was done before, by a process that died before its compaction, and readers do not see it yet. So all that waits is
-    compacted; the COMPACT snapshot, None where nothing waits or the table is `write-only`. Errors: as `compact`."""
+    compacted; the COMPACT snapshot, None where nothing waits or the table is `write-only`. Errors: as `compact`, and as
+    `Store.check_holds`: a table that is gone has no rows, and no change of it is done."""
     newest = store.latest_snapshot()
+    store.check_holds(newest)
     if newest is None or not _compacts(store):
         return None
     waiting = _unseen(store, newest)

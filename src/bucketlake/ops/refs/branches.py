@@ -31,7 +31,7 @@ from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitK
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.commit.strays import remove_from_gone
-from bucketlake.ops.refs.rollback import drop_tags_after, guarded, take_after
+from bucketlake.ops.refs.rollback import drop_tags_after, guarded, require_metadata, take_after
 from bucketlake.ops.refs.tags import is_held, revived
 from bucketlake.ops.rows.column_files import refuse_rewriting
 from bucketlake.ops.scan.scan import live_entries
@@ -89,7 +89,7 @@ def _fill(store: Store, branch: Store, held: Snapshot | None, tag: str | None) -
         if found is None or found.uuid != held.uuid:
             raise NotFoundError(f"Tag '{tag}' doesn't exist.", table=store.paths.root, remedy="it was deleted")
     for number in [number for number in store.schema_ids() if number <= newest]:
-        storage.write(branch.paths.schema(number), storage.read(store.paths.schema(number)))
+        storage.write(branch.paths.schema(number), _schema_file(store, number))
     store.check_same()
 
 
@@ -158,8 +158,9 @@ def fast_forward(store: Store, name: str) -> None:
     """Give this branch, mostly the main one, the history of another: its own snapshots, tags and schemas from the
     other's first snapshot on go, and the other's take their place, oldest first.
 
-    Errors: InvalidError, NotFoundError (also where the table is dropped meanwhile); ConflictError where a writer
-    commits between: what was taken over stays.
+    Errors: InvalidError, NotFoundError (also where the table is dropped meanwhile), CorruptError where the branch has
+    schemas or metadata of its newest snapshot that cannot be read; ConflictError where a writer commits between: what
+    was taken over stays.
     """
     current = store.branch_name
     if name == MAIN:
@@ -174,6 +175,7 @@ def fast_forward(store: Store, name: str) -> None:
     if not taken:
         raise InvalidError(f"Cannot fast forward branch {name}, because it does not have snapshot.")
     schemas, tags = _schemas_for(branch, taken, name), branch.tags()  # all of it, before anything goes
+    require_metadata(branch, taken[-1])
     if by_catalog(store, "forward_branch", name=name):
         return
     base, own = _common(store, taken[0]), _own_schemas(store)
@@ -236,14 +238,23 @@ def _common(store: Store, first: Snapshot) -> Snapshot | None:
 
 
 def _schemas_for(branch: Store, taken: list[Snapshot], name: str) -> dict[int, bytes]:
-    """A branch's schemas as they are stored; NotFoundError where some are gone: it is being deleted."""
+    """A branch's schemas as they are stored; NotFoundError where some are gone: it is being deleted. CorruptError for
+    those that are none."""
     try:
-        found = {number: branch.env.storage.read(branch.paths.schema(number)) for number in branch.schema_ids()}
+        found = {number: _schema_file(branch, number) for number in branch.schema_ids()}
     except NotFoundError:
         found = {}
     if not {snapshot.schema_id for snapshot in taken} <= found.keys():
         raise NotFoundError(f"Branch name '{name}' doesn't exist.", path=branch.paths.root, remedy="it was deleted")
     return found
+
+
+def _schema_file(store: Store, number: int) -> bytes:
+    """A schema as it is stored. CorruptError where it is none: what is copied must be one."""
+    path = store.paths.schema(number)
+    data = store.env.storage.read(path)
+    TableSchema.decode(data, path, number)
+    return data
 
 
 def _take_schemas(store: Store, theirs: Mapping[int, bytes], own: Mapping[int, bytes], first: int) -> None:

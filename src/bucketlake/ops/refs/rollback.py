@@ -37,7 +37,7 @@ from bucketlake.ops.refs.tags import (
     tags_that_are_whole,
     without_changelog,
 )
-from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.scan.scan import chosen_entries, live_entries
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.entries import deletion, entry_key
@@ -99,9 +99,10 @@ def rollback(store: Store, target: Snapshot, tag: str | None = None) -> None:
     `tag`: the name that it was found by. Files of later snapshots may be damaged: only their names are looked at. That
     of the target is written anew where a tag has what it held.
 
-    Errors: ConflictError where writers commit faster than they can be taken back; StorageError. A rollback that died
-    is finished by another one to the same snapshot.
+    Errors: those of `require_metadata`, before anything goes; ConflictError where writers commit faster than they can
+    be taken back; StorageError. A rollback that died is finished by another one to the same snapshot.
     """
+    require_metadata(store, target)
     _refuse_other_merges(store, target)
     if by_catalog(store, "rollback", snapshot=target.id, tag=tag):
         return
@@ -115,6 +116,14 @@ def rollback(store: Store, target: Snapshot, tag: str | None = None) -> None:
         drop_tags_after(store, target.id)
         if max(store.snapshot_ids(), default=0) < target.id:
             _restore_expired(store, target)  # by an expiry that began before; its files are tagged still
+
+
+def require_metadata(store: Store, target: Snapshot) -> None:
+    """CorruptError or NotFoundError, by the file, where schema or manifests of a snapshot, indexes too, cannot be read.
+    What can be read must not go for what cannot. Data files are not looked at."""
+    store.schema_of(target.schema_id)
+    chosen_entries(store, target, lambda entry: False)
+    store.index_manifest(target)
 
 
 def go_back_to_intact(store: Store, broken: int) -> bool:
