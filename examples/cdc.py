@@ -1,5 +1,6 @@
 """A PostgreSQL database that a lake follows: rows are inserted, updated, deleted, and tables altered, while it runs.
 
+    pip install 'bucketlake[spark]' psycopg
     python examples/cdc.py [--files]
 
 It starts a PostgreSQL server and a Kafka broker of its own, in a temporary folder: `postgres` has to be installed, and

@@ -164,7 +164,9 @@ class History(ABC):
         Spec: docs/spec/tags.md#rollback
         """
         if sum(one is not None for one in (version, timestamp, watermark)) != 1:
-            raise InvalidError("only can set one of version, timestamp and watermark")
+            raise InvalidError(
+                "only can set one of version, timestamp and watermark", remedy="give one, as in rollback_to(3)"
+            )
         store = self._history(writing=True)
         rollback.latest_or_refuse(store)
         if isinstance(version, int):

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import AnalysisException
 from tests import quick
 
 from bucketlake import cdc
 from bucketlake.cli.app import run
-from bucketlake.errors import InvalidError
+from bucketlake.errors import InvalidError, NotFoundError
 from bucketlake.spark.session import Lake
 
 from .feeds import debezium
@@ -76,7 +75,7 @@ def test_what_is_no_source_of_events_leaves_the_checkpoint_free(classic: Lake, t
     for sync in (cdc.sync_table, cdc.sync_database):
         with pytest.raises(InvalidError, match=r"not a source of events \[type=str\].*cdc.files"):
             sync(classic, str(folder), "db", checkpoint)  # type: ignore[arg-type]
-    with pytest.raises(AnalysisException, match="PATH_NOT_FOUND"):
+    with pytest.raises(NotFoundError, match=r"no such folder \[path=.*eventss\]"):
         source = cdc.files(f"{folder}s", format="debezium-json")
         cdc.sync_table(classic, source, "db.t", checkpoint, primary_keys="id", trigger=once)
     _arrive(folder, "1", debezium("c", None, {"id": 1, "v": "a"}))

@@ -19,7 +19,7 @@ from tests.cli.conftest import Run
 import bucketlake
 from bucketlake.cli import settings, warehouse
 from bucketlake.cli.completion import SCRIPTS
-from bucketlake.demo import live
+from bucketlake.demo import flights, live
 
 
 class Ring:
@@ -187,3 +187,15 @@ def test_the_demo_says_that_no_change_came_in_time() -> None:
     live.tell(Screen(), [])  # type: ignore[arg-type]
     live.tell(Screen(), [["+U", "EWR", "UA 1", "IAH", "15 min"]])  # type: ignore[arg-type]
     assert [kind for kind, _ in shown] == ["say", "grid"] and "No change came within" in shown[0][1]
+
+
+def test_the_demo_ends_with_commands_that_can_be_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a clone's environment that is not activated, the bare name was no command."""
+    script = tmp_path / "bin" / "bucketlake"
+    script.parent.mkdir()
+    script.touch()
+    monkeypatch.setattr("sys.executable", str(script.parent / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert flights._command() == str(script)
+    monkeypatch.setenv("PATH", str(script.parent))
+    assert flights._command() == "bucketlake"

@@ -61,6 +61,13 @@ def test_a_partition_that_grows_and_shrinks_is_rescaled_seldom() -> None:
     assert buckets <= 2 and changes <= 2 * 11
 
 
+@pytest.mark.parametrize(
+    ("rows", "held"), [(0, "and 0 rows"), (1, "and less than one row"), (2, "and one row"), (7, "4 rows")]
+)
+def test_a_bucket_of_few_rows_is_not_said_to_hold_none(rows: int, held: str) -> None:
+    assert held in recommended(2, 1448, rows)[1].partition(",")[0]
+
+
 def test_a_table_of_many_files() -> None:
     store = create_table(MapStorage(), FakeClock(), table_schema(bucket=4))
     big = [

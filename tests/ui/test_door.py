@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import threading
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,12 @@ def test_cookies_of_other_servers_of_the_machine_lock_nobody_out(page: Page, oth
     for both in (f"{stranger}; {own}", f"{own}; {stranger}"):
         assert request(page.app, "/api/session", {"cookie": both}).status == 200
     assert request(page.app, "/api/session", {"cookie": stranger}).status == 401
+
+
+def test_a_page_that_only_looks_says_how_to_start_one_that_does_more(page: Page, shop: Any) -> None:
+    told = page.get("/api/session").json()
+    assert told["maintenance"] is False
+    assert told["to_maintain"] == f"bucketlake ui -w {shlex.quote(str(shop.warehouse))} --allow-maintenance"
 
 
 def test_a_request_of_many_parameters_is_answered_like_others(page: Page) -> None:

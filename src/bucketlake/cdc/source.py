@@ -11,13 +11,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bucketlake.cdc import avro
 from bucketlake.cdc.avro import Registry
 from bucketlake.cdc.formats import AVRO, check_format
-from bucketlake.errors import InvalidError
+from bucketlake.errors import InvalidError, NotFoundError
 from bucketlake.values import dataclass
 
 KAFKA_METADATA = ("topic", "partition", "offset", "timestamp", "timestamp_type")
@@ -159,7 +160,16 @@ def numbered(frame: DataFrame, files: bool) -> DataFrame:
 
 
 def _of_files(spark: SparkSession, source: Source) -> DataFrame:
-    lines = spark.readStream.format("text").options(**source.options).load()
+    try:
+        lines = spark.readStream.format("text").options(**source.options).load()
+    except AnalysisException as error:  # Spark Connect looks later
+        if error.getCondition() == "PATH_NOT_FOUND":
+            raise NotFoundError(
+                "no such folder",
+                path=source.options["path"],
+                remedy="make it before the stream begins; events may come later",
+            ) from error
+        raise
     place = F.struct(
         F.col("_metadata.file_modification_time").alias("time"),
         F.col("_metadata.file_path").alias("file"),

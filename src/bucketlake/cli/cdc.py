@@ -39,9 +39,12 @@ class Sync(InWarehouse):
     source_option: Annotated[
         list[str] | None, Option("--source-option", metavar="KEY=VALUE", help="An option of Spark's source.")
     ] = None
-    primary_keys: Annotated[str | None, Option("--primary-keys", metavar="COLUMNS", help="Key of new tables.")] = None
+    primary_keys: Annotated[
+        str | None, Option("--primary-keys", "--key", "-k", metavar="COLUMNS", help="Key of new tables.")
+    ] = None
     partition_keys: Annotated[
-        str | None, Option("--partition-keys", metavar="COLUMNS", help="Partition columns of new tables.")
+        str | None,
+        Option("--partition-keys", "--partition-by", "-p", metavar="COLUMNS", help="Partition columns of new tables."),
     ] = None
     computed_column: Annotated[
         list[str] | None, Option("--computed-column", metavar="NAME=FUNCTION(COLUMN)", help="A column made of another.")

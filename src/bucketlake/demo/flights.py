@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import atexit
 import os
+import shlex
+import sys
 import zipfile
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -176,11 +178,19 @@ def look_inside(tour: Tour) -> None:
 
 def what_next(tour: Tour) -> None:
     """Where to go from here."""
-    place = tour.warehouse if " " not in tour.warehouse else f"'{tour.warehouse}'"
+    command, place = shlex.quote(_command()), shlex.quote(tour.warehouse)
     tour.screen.say(f"The tables are in {tour.warehouse}: Apache Paimon reads them as they are. Look around:")
-    tour.screen.say(f"  bucketlake -w {place} sql -d {DATABASE}")
+    tour.screen.say(f"  {command} -w {place} sql -d {DATABASE}")
     if find_spec("bucketlake.cli.ui") is not None:
-        tour.screen.say(f"  bucketlake -w {place} ui")
+        tour.screen.say(f"  {command} -w {place} ui")
+
+
+def _command() -> str:
+    """How a terminal calls the command: by its name where that is found, else by its place."""
+    here, *found = (
+        os.path.join(folder, "bucketlake") for folder in (os.path.dirname(sys.executable), *os.get_exec_path())
+    )
+    return here if os.path.exists(here) and not any(map(os.path.exists, found)) else "bucketlake"
 
 
 PARTS: tuple[Callable[[Tour], None], ...] = (load, ask, correct, ask_more, look_back, look_inside, live, what_next)

@@ -116,7 +116,11 @@ class _Server:
 
     async def session(self, request: Request) -> Response:
         """What the page must know to begin."""
-        told = {"warehouse": redact(self._catalog.warehouse), "maintenance": self._limits.allow_maintenance}
+        told = {
+            "warehouse": redact(self._catalog.warehouse),
+            "maintenance": self._limits.allow_maintenance,
+            "to_maintain": remedy.shell_line("ui", place_of(self._catalog), [], ["--allow-maintenance"]),
+        }
         return self._sent(_body(lambda: {**told, "csrf": self._access.csrf}))
 
     def question(self, name: str) -> Callable[[Request], Awaitable[Response]]:

@@ -104,7 +104,9 @@ def recommended(buckets: int, size: int, rows: int) -> tuple[int, str]:
 
 
 def _held(size: int, rows: int, buckets: int) -> str:
-    return f"{size_text(size / buckets)} and {rows / buckets:,.0f} rows"
+    each = rows / buckets
+    counted = "less than one row" if 0 < each < 1 else "one row" if each == 1 else f"{each:,.0f} rows"
+    return f"{size_text(size / buckets)} and {counted}"
 
 
 def _finer(buckets: int) -> Iterable[int]:

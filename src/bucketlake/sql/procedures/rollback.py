@@ -18,12 +18,14 @@ _ONE = "only can set one of version/snapshot/tag in RollbackProcedure."
 
 def _check(given: Arguments) -> None:
     if sum(name in given for name in ("version", "snapshot", "tag")) != 1:
-        raise InvalidError(_ONE)
+        raise InvalidError(_ONE, remedy="give one: version => 3, or version => 'a tag'")
 
 
 def _check_two(given: Arguments) -> None:
     if ("tag" in given) == ("snapshot_id" in given):
-        raise InvalidError("Must specify exactly one of tag and snapshot_id.")
+        raise InvalidError(
+            "Must specify exactly one of tag and snapshot_id.", remedy="give one: snapshot_id => 3, or tag => 'a tag'"
+        )
 
 
 def _rollback(lake: Lake, given: Arguments) -> Rows:

@@ -11,7 +11,7 @@ const main = document.getElementById("main");
 const side = document.getElementById("tree");
 const where = document.getElementById("where");
 const menu = document.getElementById("menu");
-let allowed = false;
+let started = { maintenance: false, to_maintain: "" }; // how, as the server says
 let known = { databases: [], warehouse: "" };
 let shown = null;
 let list = null;
@@ -27,7 +27,7 @@ function show(moved = true) {
   if (place && shown?.place && same(shown.place, place)) shown.to(place);
   else {
     if (shown?.leave) shown.leave();
-    shown = place ? tablePage(place, allowed) : homePage(known, address, begin);
+    shown = place ? tablePage(place, started) : homePage(known, address, begin);
     fill(main, shown);
     scrollTo(0, 0);
     if (moved) main.focus({ preventScroll: true });
@@ -50,8 +50,8 @@ async function lookAgain() {
 async function begin() {
   fill(main, h("p", { class: "nothing", role: "status" }, "Loading…"));
   try {
-    const found = await session();
-    allowed = found.maintenance;
+    started = await session();
+    const allowed = started.maintenance;
     const badge = document.getElementById("mode");
     badge.hidden = false;
     badge.textContent = allowed ? "maintenance" : "read-only";

@@ -107,10 +107,10 @@ function job(one) {
     one.message && h("p", { class: one.state === "failed" ? "warn" : "muted" }, one.message));
 }
 
-export function maintenancePanel(table, allowed) {
+export function maintenancePanel(table, started) {
   const section = h("section", { class: "panel", "aria-labelledby": "maintenance", data: { panel: "maintenance", state: "drawn" } }, h("header", {}, h("h2", { id: "maintenance" }, "Run maintenance")));
-  if (!allowed) {
-    section.append(h("p", { class: "caption" }, "This page only looks, and changes nothing. To compact, expire and tag from here, start it so:"), copyable("bucketlake ui --allow-maintenance"));
+  if (!started.maintenance) {
+    section.append(h("p", { class: "caption" }, "This page only looks, and changes nothing. To compact, expire and tag from here, start it so:"), copyable(started.to_maintain));
     return section;
   }
   section.append(

@@ -19,7 +19,7 @@ const ROOMS = {
   layout: ["Layout", (table) => [heatPanel(table), levelsPanel(table), sizesPanel(table), filesPanel(table)]],
   rows: ["Rows", (table) => [samplePanel(table), differencePanel(table)]],
   schema: ["Schema", (table) => [columnsPanel(table), evolutionPanel(table), optionsPanel(table)]],
-  maintenance: ["Maintenance", (table, allowed) => [advicePanel(table), activityPanel(table), maintenancePanel(table, allowed)]],
+  maintenance: ["Maintenance", (table, started) => [advicePanel(table), activityPanel(table), maintenancePanel(table, started)]],
 };
 const MODES = {
   fixed: (o) => `${plural(o.bucket, "bucket")} by hash of the ${o.keyed ? "key" : "bucket key"}`, dynamic: () => "dynamic buckets", "key-dynamic": () => "dynamic buckets, keys unique across partitions",
@@ -96,7 +96,7 @@ class Table {
 
 const kept = (given) => Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null && value !== undefined && value !== "").map(([key, value]) => [key, String(value)]));
 
-export function tablePage(first, allowed) {
+export function tablePage(first, started) {
   const table = new Table(first);
   const place = table.place;
   const head = h("div", { class: "head" }, title(place));
@@ -170,7 +170,7 @@ export function tablePage(first, allowed) {
     table.watchers = { state: [mark], snapshot: [banner], arrived: [newer] };
     mark();
     banner();
-    table.panels = ROOMS[table.room][1](table, allowed);
+    table.panels = ROOMS[table.room][1](table, started);
     fill(body, table.panels);
     page.part = ROOMS[table.room][0];
     if (!table.element("activity").dataset) timer = setTimeout(listen, EVERY);
