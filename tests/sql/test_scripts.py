@@ -177,3 +177,9 @@ def test_scripts_of_sparks_query_tables_of_the_lake(lake: Lake) -> None:
             with pytest.raises(UnsupportedError, match="may only query"):
                 lake.sql(script.format(statement))
     assert lake.table("db.t").table.to_arrow().num_rows == 3
+
+
+def test_what_no_braces_take_is_told_by_the_users_name(lake: Lake) -> None:
+    lake.sql("CREATE TABLE db.t (k INT)")
+    with pytest.raises(InvalidError, match=r"in `?c`? should be a plain column reference"):
+        lake.sql("SELECT {c} FROM db.t", c=F.col("k") + 1)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import AnalysisException, ParseException, PySparkValueError
 from sqlglot import exp
 
 from bucketlake.errors import BucketlakeError, InvalidError
@@ -120,6 +120,10 @@ def run(
             remember(error, text_of, bool(frames))
             raise
         raise known from None  # its own message is about names that the user did not write
+    except PySparkValueError as error:
+        if given is None:
+            raise
+        raise InvalidError(f"SQL: {given.told(str(error))}") from error
 
 
 def _hinted(lake: Lake, statement: str, error: AnalysisException) -> BucketlakeError | None:
