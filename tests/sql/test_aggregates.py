@@ -122,3 +122,14 @@ def test_merged_rows_are_counted_after_merging(classic: Lake) -> None:
         "db.n",
         [("SELECT count(*), max(i) FROM db.n", [(2, 2)], False), ("SELECT count(*) FROM db.n", [(2,)], True)],
     )
+
+
+@pytest.mark.parametrize("between", ["OR", "AND"])
+def test_a_condition_of_many_parts(classic: Lake, between: str) -> None:
+    """Each part is a level deeper than the one before."""
+    classic.sql("CREATE TABLE db.t (i INT)")
+    classic.sql("INSERT INTO db.t VALUES (1), (700)")
+    parts = [f"i = {number} OR i + 1 = {number}" for number in range(3, 703)]
+    text = f" {between} ".join(parts if between == "OR" else [f"NOT ({part})" for part in parts])
+    found = [(1,)]
+    assert rows(classic, f"SELECT count(*) FROM db.t WHERE {text}") == found

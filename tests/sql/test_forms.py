@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from tests.profile import number
 from tests.queries import forms
@@ -76,6 +77,8 @@ def outcome(run: Any, text: str) -> Any:
         return error.getCondition()
     except BucketlakeError as error:
         return f"refused: {error}"
+    except Py4JError as error:  # of Java's: a rule of Spark that fails
+        return f"broken: {str(error)[:400]}"
 
 
 def told(value: Any) -> str:

@@ -155,3 +155,9 @@ def test_scripts_of_sparks_query_tables_of_the_lake(lake: Lake) -> None:
     ):
         assert [tuple(row) for row in lake.sql(script).collect()] == [(expected,)], script
     assert lake.sql("BEGIN SELECT k FROM db.t WHERE v > :low; END", {"low": 20}).collect()[0].k == 3
+
+
+def test_what_no_braces_take_is_told_by_the_users_name(lake: Lake) -> None:
+    lake.sql("CREATE TABLE db.t (k INT)")
+    with pytest.raises(InvalidError, match=r"in `?c`? should be a plain column reference"):
+        lake.sql("SELECT {c} FROM db.t", c=F.col("k") + 1)

@@ -48,3 +48,33 @@ def test_a_subquery_in_the_list_names_the_row_outside(
     if made is evolved:
         classic.sql(f"UPDATE db.t x SET v = {SCALAR}")
         assert rows(classic, "SELECT * FROM db.t") == after
+
+
+PREDICATES = {
+    "EXISTS (SELECT 1 FROM db.u y WHERE y.k = x.k + 1 AND y.v > 5)": [(1, True), (2, True), (3, False)],
+    "x.v IN (SELECT y.v FROM db.u y WHERE y.k < x.k + 1)": [(1, True), (2, True), (3, True)],
+    "CASE WHEN NOT EXISTS (SELECT 1 FROM db.u y WHERE y.k = x.k + 1) THEN 1 END": [(1, None), (2, None), (3, 1)],
+}
+
+
+@pytest.mark.parametrize("made", [evolved, fallen_back])
+@pytest.mark.parametrize("predicate", PREDICATES)
+def test_a_predicate_in_the_list_names_the_row_outside(
+    classic: Lake, monkeypatch: pytest.MonkeyPatch, made: object, predicate: str
+) -> None:
+    """These are joins in Spark's last rules only."""
+    monkeypatch.setattr(reader, "SMALL_ROWS", 0)
+    assert callable(made)
+    made(classic)
+    classic.sql("CREATE TABLE db.u AS SELECT k, v FROM db.t")
+    listed = PREDICATES[predicate]
+    assert rows(classic, f"SELECT k, {predicate} FROM db.t x") == listed
+    assert rows(classic, f"FROM db.t AS x |> EXTEND {predicate} AS e |> SELECT k, e") == listed
+    assert rows(classic, f"SELECT k, count({predicate}) FROM db.t x GROUP BY k") == [
+        (k, 0 if found is None else 1) for k, found in listed
+    ]
+    if made is evolved:
+        classic.sql(f"UPDATE db.t x SET v = CAST({predicate} AS INT)")
+        assert rows(classic, "SELECT k, v FROM db.t") == [
+            (k, None if found is None else int(found)) for k, found in listed
+        ]

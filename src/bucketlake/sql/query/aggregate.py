@@ -114,7 +114,19 @@ class _Reading:
         self._aliases = {item.alias.lower() for item in select.expressions if isinstance(item, exp.Alias)}
 
     def known(self, node: exp.Expr) -> bool:
-        """Whether a part is understood to its leaves."""
+        """Whether a part is understood to its leaves, however deep it is."""
+        waiting = [node]
+        while waiting:
+            part = waiting.pop()
+            found = self._leaf(part)
+            if found is None:
+                waiting.extend(part.iter_expressions())
+            elif not found:
+                return False
+        return True
+
+    def _leaf(self, node: exp.Expr) -> bool | None:
+        """Whether one node is understood, None where that is up to those below it."""
         if isinstance(node, exp.Count):
             return _is_count_of_rows(node)
         if type(node) in (exp.Min, exp.Max):
@@ -124,7 +136,7 @@ class _Reading:
             return self._column(node, bounded=False)
         if type(node) not in _KNOWN or (type(node) is exp.In and any(node.args.get(k) for k in ("query", "unnest"))):
             return False
-        return all(self.known(child) for child in node.iter_expressions())
+        return None
 
     def bare(self, select: exp.Select) -> bool:
         """Whether a column of the list stands outside of aggregates: without GROUP BY that is Spark's error."""

@@ -58,6 +58,10 @@ class Braces:
             text = text.replace(name, "{given_" + source + "}")
         return text, {**frames, **{f"given_{key}": value for key, value in self.given.items()}}
 
+    def told(self, message: str) -> str:
+        """What PySpark says of what stands in braces, by the user's names."""
+        return re.sub(r"\bgiven_(?=\w)", "", message)
+
     @contextmanager
     def named(self, spark: SparkSession) -> Iterator[str]:
         """The text while its DataFrames are temporary views; values are literals in it."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import AnalysisException, ParseException, PySparkValueError
 from sqlglot import exp
 
 from bucketlake.errors import BucketlakeError, InvalidError
@@ -19,6 +19,7 @@ from bucketlake.spark.instants import unproved
 from bucketlake.spark.read.hidden import Wanted, offered
 from bucketlake.spark.read.hidden import read as hidden_read
 from bucketlake.spark.read.reader import Need, pruned
+from bucketlake.spark.read.united import apart
 from bucketlake.spark.settings import is_case_sensitive, settings_of
 from bucketlake.spark.types import quoted
 from bucketlake.sql.query import hidden, input_file, max_pt, sys_functions
@@ -33,7 +34,7 @@ from bucketlake.sql.query.qualified import Plain, own_names, qualified_pieces, t
 from bucketlake.sql.query.retold import remember
 from bucketlake.sql.query.top import WORTH_ROWS, bounded, top
 from bucketlake.sql.query.travel import Travel, session_options, travels
-from bucketlake.sql.query.tree import named_tables, parsed_of
+from bucketlake.sql.query.tree import lists_predicates, named_tables, parsed_of
 from bucketlake.sql.query.unknown import explained
 from bucketlake.sql.query.views import view_pieces
 from bucketlake.sql.text import lexemes, names, text
@@ -119,6 +120,10 @@ def run(
             remember(error, text_of, bool(frames))
             raise
         raise known from None  # its own message is about names that the user did not write
+    except PySparkValueError as error:
+        if given is None:
+            raise
+        raise InvalidError(f"SQL: {given.told(str(error))}") from error
 
 
 def _hinted(lake: Lake, statement: str, error: AnalysisException) -> BucketlakeError | None:
@@ -187,6 +192,8 @@ def bind(
         if reads is not None:
             _take_down(lake, references, proved, reads)
         frames, names_of = on_newest(store, lambda: _frames(lake, references, proved, place, extra))
+    if lists_predicates(plain, tree):
+        frames = {name: apart(frame) for name, frame in frames.items()}
     own = _own_names(lake, references, tree, plain, pieces)
     pieces = [(start, until, _braced(piece)) for start, until, piece in pieces]  # names may hold braces
     for reference, name in zip(references, names_of, strict=True):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from itertools import takewhile
 
 from sqlglot import exp
 
 from bucketlake.sql.query.pushdown import Parsed, parse
 from bucketlake.sql.query.travel import FOLLOWS
 from bucketlake.sql.text.clauses import Clauses
-from bucketlake.sql.text.text import Cursor, tokenize
+from bucketlake.sql.text.text import Cursor, Token, tokenize
 from bucketlake.values import dataclass
 
 _PARSED = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "INSERT", "CREATE", "(")
@@ -33,6 +34,30 @@ def parsed_of(statement: str) -> Parsed | None:
     if not first or first[0].value.upper() not in _PARSED or "|>" in statement:
         return None
     return parse(statement)
+
+
+def lists_predicates(statement: str, tree: exp.Expr | None) -> bool:
+    """Whether EXISTS or IN of a query may stand elsewhere than in WHERE: in a list of columns."""
+    if tree is None:
+        return any(_asks_query(tokenize(statement)))
+    return any(
+        isinstance(node.args.get("query") if isinstance(node, exp.In) else node.this, exp.Query) and not _in_where(node)
+        for node in tree.find_all(exp.Exists, exp.In)
+    )
+
+
+def _asks_query(tokens: Sequence[Token]) -> Iterator[bool]:
+    for at, token in enumerate(tokens):
+        if token.is_word("EXISTS") or token.is_word("IN"):
+            inside = list(takewhile(lambda item: item.value == "(", tokens[at + 1 : at + 9]))
+            after = tokens[at + 1 + len(inside) : at + 2 + len(inside)]
+            yield bool(inside and after) and after[0].value.upper() in _PARSED
+
+
+def _in_where(node: exp.Expr) -> bool:
+    """Whether a node belongs to a condition on rows: WHERE, not that of an aggregate's FILTER."""
+    found = node.find_ancestor(exp.Where, exp.Query)
+    return isinstance(found, exp.Where) and not isinstance(found.parent, exp.Filter)
 
 
 def named_tables(statement: str, tree: exp.Expr | None, sensitive: bool = False) -> Iterator[Named]:
