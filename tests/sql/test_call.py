@@ -6,7 +6,7 @@ import pytest
 from tests.profile import first
 
 import bucketlake
-from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
+from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.sql.procedures import call
 from bucketlake.sql.procedures.catalogue import PROCEDURES
 from bucketlake.sql.procedures.registry import TABLE
@@ -72,12 +72,42 @@ def test_every_spelling_compacts_the_table(lake: bucketlake.Lake, statement: str
         "partitions => 'pt=\"a\"'",
         "`where` => \"pt < 'b'\"",
         "where => \"pt = 'a' AND pt <> 'c'\"",
+        "where => \"upper(substr(pt, 1, 1)) = 'A'\"",
+        "where => \"ascii(pt) < 98 AND pt > 'A'\"",
     ],
 )
 def test_partitions_are_chosen(lake: bucketlake.Lake, argument: str) -> None:
     table(lake)
     lake.sql(f"CALL sys.compact(`table` => 'db.t', {argument})")
     assert runs(lake)["a"] == 1 and runs(lake)["b"] > 1
+
+
+def test_conditions_over_partition_columns_that_only_spark_evaluates(classic: bucketlake.Lake) -> None:
+    """Conditions may compute and convert: `hh` is a text here, and compared as a number."""
+    classic.sql(
+        "CREATE TABLE db.h (id INT, dt STRING, hh STRING) PARTITIONED BY (dt, hh) "
+        "TBLPROPERTIES ('bucket' = '1', 'bucket-key' = 'id')"
+    )
+    parts = "VALUES ('9', '08'), ('20', '08'), ('20', '11'), ('30', NULL) AS p(dt, hh)"
+    classic.sql(f"INSERT INTO db.h SELECT CAST(id AS INT), dt, hh FROM {parts}, range(3)")
+    where = "where => 'dt > 10 and hh < 10'"
+    classic.sql(f"CALL sys.rescale('db.h', 2, {where})")
+    found = {(file.partition["dt"], file.partition["hh"]): file for file in classic.table("db.h").files()}
+    assert {place: file.total_buckets for place, file in found.items()} == {
+        ("9", "08"): 1,
+        ("20", "08"): 2,
+        ("20", "11"): 1,
+        ("30", "__DEFAULT_PARTITION__"): 1,
+    }
+    classic.sql(f"CALL sys.copy('db.h', 'db.copied', {where})")
+    copied = classic.sql("SELECT DISTINCT dt, hh FROM db.copied").collect()
+    assert [tuple(row) for row in copied] == [("20", "08")]
+    classic.sql("CALL sys.rewrite(table => 'db.h', options => 'file.format=orc', where => 'hh IS NULL OR dt = 9')")
+    orc = {file.partition["dt"] for file in classic.table("db.h").files() if file.path.endswith(".orc")}
+    assert orc == {"9", "30"}
+    for condition, message in (("length(hh) + id > 1", "Only partition predicate"), ("gone(hh) = 1", "gone")):
+        with pytest.raises(BucketlakeError, match=message):
+            classic.sql(f"CALL sys.compact(table => 'db.h', where => '{condition}')")
 
 
 def test_idle_partitions_only(lake: bucketlake.Lake) -> None:

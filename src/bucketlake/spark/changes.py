@@ -26,7 +26,6 @@ from bucketlake.ops.change.column_updates import named_columns
 from bucketlake.ops.change.new_values import in_place
 from bucketlake.ops.change.row_changes import (
     deletes_by_rewrite,
-    live_partitions,
     refuse_delete,
     refuse_merging,
     refuse_update,
@@ -41,7 +40,6 @@ from bucketlake.ops.scan.scan import Scan, plan
 from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.table.known import check_known
 from bucketlake.ops.table.messages import CommitMessage, Split
-from bucketlake.ops.table.partitions import partition_columns, partition_values
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.tree import Constant, Predicate, is_exact, to_spark_sql
 from bucketlake.schema.schema import KIND_FIELD, ROW_ID_FIELD, SEQUENCE_FIELD, BucketMode, TableSchema
@@ -55,7 +53,7 @@ from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
 from bucketlake.spark.read.row_places import Choose, finder, hits, rows_with_places, stored_with_places
 from bucketlake.spark.read.row_places import is_small as is_few
-from bucketlake.spark.types import arrow_layout, chars_are_text, framed, quoted, same_key, spark_batch, spark_schema
+from bucketlake.spark.types import chars_are_text, quoted, same_key
 from bucketlake.spark.write import writer
 from bucketlake.spark.write.append_changes import rewriter, write_rows
 from bucketlake.spark.write.column_updates import MINE, ColumnChange
@@ -68,7 +66,6 @@ if TYPE_CHECKING:
     from bucketlake.table import Table
 
 OLD = "__bucketlake_old_"  # before a column's name: its value before the update
-PARTITION = "__bucketlake_partition"
 DELETE, UPDATE_AFTER = 3, 2
 Read = Callable[[], DataFrame]
 """Rows of the table as of now, each time anew."""
@@ -123,27 +120,6 @@ def is_small(table: Table, predicate: Predicate) -> bool:
         return False
     found = plan(table.store, Scan(predicate))
     return found.row_count <= reader.SMALL_ROWS and found.size <= reader.SMALL_BYTES
-
-
-def partitions_frame(spark: SparkSession, table: Table) -> tuple[list[dict[str, Any]], DataFrame]:
-    """The live partitions, and a frame of their columns as a read shows them: what a condition over these alone is
-    decided on. PARTITION says which one a row is: shown, CHAR values are padded."""
-    store = table.store
-    found = live_partitions(store)
-    keys = store.schema.partition_keys
-    values = [dict(zip(keys, partition_values(store, partition), strict=True)) for partition in found]
-    frame = frame_of_partitions(spark, store, found)
-    return values, instants.shown(frame, store.schema.partition_fields, table.options)
-
-
-def frame_of_partitions(spark: SparkSession, store: Store, partitions: Sequence[bytes]) -> DataFrame:
-    """The partition columns as they are stored, a row a partition, and each one's place as PARTITION."""
-    fields = store.schema.partition_fields
-    columns = partition_columns(store, partitions)
-    batch = spark_batch(pa.RecordBatch.from_arrays(columns, names=[item.name for item in fields]), fields)
-    layout = arrow_layout(fields).append(pa.field(PARTITION, pa.int64()))
-    rows = pa.Table.from_arrays([*batch.columns, pa.array(range(len(partitions)), pa.int64())], schema=layout)
-    return framed(spark, rows, spark_schema(fields).add(PARTITION, "long"))
 
 
 def delete_places(

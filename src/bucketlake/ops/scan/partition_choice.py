@@ -17,7 +17,8 @@ from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.partitions import PartitionFilter, matching, spec_filter
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.table.wall_clock import local_to_epoch
-from bucketlake.predicate.tree import Predicate, columns_of, is_exact
+from bucketlake.predicate.parse import exact_where
+from bucketlake.predicate.tree import Predicate, columns_of
 from bucketlake.schema.evolution import cast_array
 from bucketlake.types.model import STRING
 
@@ -65,14 +66,20 @@ def _typed(store: Store, name: str, value: object) -> object:
     return found
 
 
-def by_condition(store: Store, predicate: Predicate) -> PartitionFilter:
-    """Partitions that satisfy a condition over partition columns; InvalidError where it speaks of others."""
-    keys = store.schema.partition_keys
+def check_columns(store: Store, predicate: Predicate) -> None:
+    """InvalidError where a condition over partition columns speaks of others, or the table has none."""
+    keys, named = store.schema.partition_keys, columns_of(predicate)
     if not keys:
         raise InvalidError(_NEEDS_PARTITIONS)
-    named = columns_of(predicate)
-    if not named <= set(keys) or not is_exact(predicate):
+    if not named <= set(keys):
         raise InvalidError("Only partition predicate is supported", columns=sorted(named), partition_keys=list(keys))
+
+
+def by_condition(store: Store, predicate: Predicate) -> PartitionFilter:
+    """Partitions that satisfy a condition over partition columns; InvalidError where it speaks of others,
+    UnsupportedError where only Spark can evaluate it."""
+    check_columns(store, predicate)
+    exact_where(predicate, store.schema.fields)
     decided: dict[bytes, bool] = {}
 
     def matches(partition: bytes) -> bool:

@@ -35,7 +35,6 @@ from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
 from bucketlake.options.options import parse_duration
-from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.schema import BucketMode
 from bucketlake.spark.cluster import (
@@ -51,6 +50,7 @@ from bucketlake.spark.cluster import (
 from bucketlake.spark.maintain import jobs
 from bucketlake.spark.maintain.jobs import runner
 from bucketlake.spark.maintain.orphans import run_each
+from bucketlake.spark.read.partition_rows import partitions_where
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -212,10 +212,9 @@ def _filter(spark: SparkSession, store: Store, request: Request) -> PartitionFil
     if given and where:
         raise InvalidError("partitions and where cannot be used together.")
     specs = parse_specs(given) if isinstance(given, str) else given
-    if isinstance(where, str):
-        zone = str(spark.conf.get("spark.sql.session.timeZone"))
-        where = parse_where(where, store.schema.fields, zone) if where else None
-    wanted = chosen_partitions(store, specs or None, where)
+    wanted = chosen_partitions(store, specs or None, None)
+    if where:
+        wanted = both(wanted, partitions_where(spark, store, where))
     if request.idle is not None:
         wanted = both(wanted, idle(store, store.latest_snapshot(), parse_duration(request.idle)))
     return wanted

@@ -12,14 +12,14 @@ from pyspark.sql import SparkSession
 
 from bucketlake.errors import BucketlakeError
 from bucketlake.ops.compact.reformat import Reformatted, ReformatUnit, Run, reformat, rewrite_here, rewrite_unit
-from bucketlake.ops.scan.partition_choice import chosen_partitions, parse_specs
+from bucketlake.ops.scan.partition_choice import both, chosen_partitions, parse_specs
 from bucketlake.ops.table.made import discard
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store
-from bucketlake.predicate.parse import parse_where
 from bucketlake.spark.cluster import is_answer
 from bucketlake.spark.maintain.jobs import DRIVER_BYTES
 from bucketlake.spark.maintain.orphans import run_each
+from bucketlake.spark.read.partition_rows import partitions_where
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -69,7 +69,6 @@ def rewrite(
 ) -> Reformatted:
     """As `Table.rewrite`, by tasks if the files are large. `partitions`: specs, as procedures take them."""
     store = table.for_changing().with_options(options).for_writing().store
-    zone = str(spark.conf.get("spark.sql.session.timeZone"))
-    predicate = None if where is None else parse_where(where, store.schema.fields, zone)
-    chosen = chosen_partitions(store, None if partitions is None else parse_specs(partitions), predicate)
+    named = chosen_partitions(store, None if partitions is None else parse_specs(partitions), None)
+    chosen = both(named, None if where is None else partitions_where(spark, store, where))
     return reformat(store, chosen, every=every, run=run_rewriting(spark))

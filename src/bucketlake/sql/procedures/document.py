@@ -28,6 +28,10 @@ This page is generated from the code. See also [tags, branches, rollbacks, parti
 If an argument names partitions, separate specs by `;`, and columns within one by `,`. A spec may name some of the
 partition columns. Values are read as the columns' types, with or without quotes. The table's
 `partition.default-name` means null.
+
+If an argument is a condition over partition columns, it may be any that Spark can evaluate on them:
+`dt < '2024-01-01'`, `substr(dt, 1, 7) = '2024-01'`, `hh < 10` of texts that are numbers. Those that compare columns
+with constants of their types need no Spark.
 """
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from bucketlake.errors import InvalidError
 from bucketlake.ops.compact.reindex import reindex
 from bucketlake.ops.scan.partition_choice import chosen_partitions, parse_specs
-from bucketlake.predicate.parse import parse_where
 from bucketlake.spark.maintain.compaction import run_indexing
+from bucketlake.spark.read.partition_rows import partitions_where
 from bucketlake.spark.write import writer
 from bucketlake.sql.procedures.arguments import check_choice, table_name, table_of
 from bucketlake.sql.procedures.registry import DONE, TABLE, Argument, Arguments, Procedure, Rows
@@ -40,8 +40,7 @@ def _copy(lake: Lake, given: Arguments) -> Rows:
     source = lake.table(table_name(lake, given["source_table"]), _STORED)
     where = given.get("where")
     if where is not None:
-        zone = str(lake.spark.conf.get("spark.sql.session.timeZone"))
-        chosen_partitions(source.table.store, None, parse_where(where, source.schema.fields, zone))
+        partitions_where(lake.spark, source.table.store, where)
     target = _target(lake, source, table_name(lake, given["target_table"]))
     request = writer.WriteRequest("overwrite", None, None, dynamic=bool(target.schema.partition_keys))
     writer.write(lake.spark, target.table, source.read(where=where), request)

@@ -9,6 +9,7 @@ from pyspark.errors import AnalysisException
 from bucketlake.errors import ConflictError
 from bucketlake.ops.change.row_changes import deletes_by_rewrite, refuse_delete
 from bucketlake.spark import actions, changes
+from bucketlake.spark.read.partition_rows import PARTITION, partitions_frame
 from bucketlake.spark.write.column_updates import MINE, ColumnChange
 from bucketlake.sql.rows.target import Target, parse_condition, parse_target
 from bucketlake.sql.text import names
@@ -56,9 +57,9 @@ def _delete_partitions(lake: Lake, target: Target, table: LakeTable) -> bool:
     if not target.is_about(keys) or table.options.get("delete.force-produce-changelog"):
         return False
     base = table.table.latest_snapshot()
-    partitions, own = changes.partitions_frame(lake.spark, table.table)
+    partitions, own = partitions_frame(lake.spark, table.table)
     try:
-        found = actions.rows(target.rows(lake, {changes.PARTITION: target.column(changes.PARTITION)}, own))
+        found = actions.rows(target.rows(lake, {PARTITION: target.column(PARTITION)}, own))
         target.beside(lake, table).check(table.table.store, base)
     except (AnalysisException, ConflictError):
         return False  # a subquery looks at the row's other columns, or at other partitions than are listed
