@@ -48,9 +48,13 @@ these brackets reach Spark alone, which does not know the lake's tables.
 
 `EXECUTE IMMEDIATE 'text' INTO variable USING value` runs a text.
 
-A script of Spark's, `BEGIN … END` with variables, conditions, loops and handlers, is one statement. It queries tables of the
-lake as they are when it begins; statements that are no queries (INSERT, ALTER, SHOW, CALL, SET of options, …) are refused in
-it by name.
+A script of Spark's, `BEGIN … END` with variables, conditions, loops and EXIT handlers, is one statement, whose rows are those of
+its last query. One that only queries reads tables of the lake as they are when it begins. One with other statements (INSERT,
+MERGE, ALTER, CALL, …) runs them one by one, each a commit of its own. In such a script:
+
+- its variables are the session's while it runs. A variable that the session has already is refused, by name;
+- CONTINUE handlers, cursors, SIGNAL, RESIGNAL, GET DIAGNOSTICS and conditions of one's own are refused, as are `?` markers:
+  `:name` stands in all of its statements.
 
 `${name}` is a setting of the session (`SET name = …`), put in before anything is read, as by Spark;
 `spark.sql.variable.substitute` = `false` leaves it as it stands.
