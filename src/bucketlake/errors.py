@@ -54,7 +54,7 @@ class BucketlakeError(Exception):
         shown = ", ".join(f"{key}={_short(str(value))}" for key, value in self.details.items())
         message = printable(_message(what, redact(shown), remedy))
         super().__init__(message)
-        self.args = (message,)  # which errors that are Spark's as well do not set
+        Exception.__init__(self, message)  # `args`, which errors that are Spark's as well do not set
 
     def _render_traceback_(self) -> list[str]:
         """What IPython shows: where in the user's code, and the message. BUCKETLAKE_TRACE=1 shows the whole trace."""

@@ -12,6 +12,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, UnsupportedError
@@ -27,7 +28,7 @@ from bucketlake.types.model import quote_text
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from bucketlake.spark.session import Lake
 
@@ -56,7 +57,7 @@ class Script:
         if self.args and not isinstance(self.args, dict):
             raise UnsupportedError("? markers in a script (BEGIN … END) that changes tables", remedy="name them: :name")
         self._block(block)
-        return self.lake.nothing if self.rows is None else framed(self.lake.spark, *self.rows)
+        return self.lake.nothing if self.rows is None else _frame(self.lake.spark, *self.rows)
 
     def _body(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
@@ -179,7 +180,7 @@ class Script:
         rows = rows.rename_columns(told.names)
         with self._of_rows(names, types):
             for place in range(rows.num_rows):
-                self._fill(names, values, framed(self.lake.spark, rows.slice(place, 1), told))
+                self._fill(names, values, _frame(self.lake.spark, rows.slice(place, 1), told))
                 if not self._goes_on(node.label, node.body):
                     return
 
@@ -260,6 +261,21 @@ class Script:
 
     def _fresh(self) -> str:
         return f"script_{self.lake.catalog.env.clock.new_uuid().replace('-', '')}"
+
+
+def _frame(spark: SparkSession, rows: pa.Table, schema: T.StructType) -> DataFrame:
+    """A frame of rows in the driver: Spark Connect takes intervals of days from Arrow as such to seconds alone."""
+    if not any(isinstance(item.dataType, T.DayTimeIntervalType) for item in schema):
+        return framed(spark, rows, schema)
+    names = [f"c{place}" for place in range(len(schema))]
+    kinds = [
+        T.DayTimeIntervalType() if isinstance(item.dataType, T.DayTimeIntervalType) else item.dataType
+        for item in schema
+    ]
+    wide = T.StructType([T.StructField(name, kind) for name, kind in zip(names, kinds, strict=True)])
+    found = framed(spark, rows.rename_columns(names), wide)
+    columns = [F.col(name).cast(item.dataType) for name, item in zip(names, schema, strict=True)]
+    return found.select(*columns).toDF(*schema.names)
 
 
 def _type_text(kind: T.DataType) -> str:
