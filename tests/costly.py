@@ -66,6 +66,7 @@ STAY: Mapping[str, int] = {
     "tests/sql/test_blob_elements.py::test_other_ways_to_tables": 0,
     "tests/sql/test_blobs.py::test_columns_of_descriptors": 0,
     "tests/sql/test_call.py::test_every_spelling_compacts_the_table": 3,
+    "tests/sql/test_compound.py::test_scripts_give_what_sparks_give": 14,
     "tests/sql/test_copy_into.py::test_errors_of_rows": 0,
     "tests/sql/test_delete_update.py::test_delete_finds_its_rows": 4,
     "tests/sql/test_generated.py::test_generated_changes": 4,

@@ -125,11 +125,11 @@ def test_statements_that_are_no_queries_are_told(around: str) -> None:
         assert is_read_only(around.format(query)), query
 
 
-def test_scripts_give_what_sparks_give(lake: Lake) -> None:
-    for script in SCRIPTS:
-        expected = _rows(lambda script=script: lake.spark.sql(script))
-        assert _rows(lambda script=script: _ours(lake, script)) == expected, script
-        assert _left(lake) == [], script
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_scripts_give_what_sparks_give(lake: Lake, script: str) -> None:
+    expected = _rows(lambda: lake.spark.sql(script))
+    assert _rows(lambda: _ours(lake, script)) == expected
+    assert _left(lake) == []
     for name in ("x", "id", "i", "r", "q"):
         with pytest.raises(Exception, match=f"`{name}`"):
             lake.spark.sql(f"SELECT {name}").collect()
