@@ -41,6 +41,10 @@ from bucketlake.spark.session import Lake
         ("quit", True),
         ("help", True),
         ("help me", False),
+        ("BEGIN;", True),
+        ("BEGIN DECLARE x INT;", False),
+        ("BEGIN IF true THEN SELECT 1; END IF;", False),
+        ("SELECT 1; BEGIN IF true THEN SELECT 1; END IF; END;", True),
     ],
 )
 def test_a_semicolon_ends_a_statement(text: str, whole: bool) -> None:

@@ -21,6 +21,16 @@ def test_statements_end_at_semicolons_between_tokens() -> None:
     assert [script[piece.start :].startswith(piece.text) for piece in found] == [True, True]
     assert found[1].text.startswith("INSERT")
     assert pieces(" -- nothing\n;") == []
+    whole = (
+        "BEGIN DECLARE x INT; IF x > 1 THEN SELECT CASE WHEN x = 2 THEN 3 END; END IF; CASE x WHEN 1 THEN SELECT 2; END CASE; "
+        "l: BEGIN WHILE false DO SELECT t.end, t.`begin` FROM t; END WHILE; END l; FOR SELECT 1 DO SELECT 2; END FOR; END"
+    )
+    assert [piece.text for piece in pieces(f"SELECT 1; {whole}; a: {whole} a;\nSELECT 2")] == [
+        *("SELECT 1", whole, f"a: {whole} a", "SELECT 2")
+    ]
+    assert [piece.text for piece in pieces("BEGIN; SELECT 1; BEGIN TRANSACTION; SELECT 2; BEGIN SELECT 3; ")] == [
+        *("BEGIN", "SELECT 1", "BEGIN TRANSACTION", "SELECT 2", "BEGIN SELECT 3;")
+    ]
     with pytest.raises(InvalidError, match="cannot be read"):
         pieces("SELECT 1; SELECT 'a")
 
@@ -74,6 +84,10 @@ def test_a_script_says_what_failed_and_where(classic: Lake) -> None:
     last = classic.sql_script("CREATE TABLE db.s (a INT);\nINSERT INTO db.s VALUES (1);\nSELECT a FROM db.s")
     assert last is not None
     assert last.collect()[0].a == 1
+    looped = "BEGIN DECLARE i INT DEFAULT 0; WHILE i < 2 DO INSERT INTO db.s VALUES (i); SET i = i + 1; END WHILE; END"
+    last = classic.sql_script(f"{looped}; DELETE FROM db.s WHERE a = 0; SELECT count(*) AS n FROM db.s")
+    assert last is not None
+    assert last.collect()[0].n == 2
     script = "INSERT INTO db.s VALUES (2);\n\n-- then\nSELECT nope\n  FROM db.s;\nINSERT INTO db.s VALUES (3)"
     with pytest.raises(BucketlakeError) as wrong:
         classic.sql_script(script)

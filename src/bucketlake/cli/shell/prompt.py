@@ -74,8 +74,8 @@ def talk(runner: Runner, session: PromptSession[str] | None = None) -> int:
 
 
 def is_whole(text: str) -> bool:
-    """Whether Enter ends what is typed: a semicolon outside literals and comments ends a statement, the line's end a
-    command of the shell."""
+    """Whether Enter ends what is typed: a semicolon outside literals and comments ends a statement, behind the END of
+    one that begins with BEGIN; the line's end a command of the shell."""
     stripped = text.strip()
     if not stripped or stripped.startswith("\\") or stripped.lower() in LEAVING + HELPING:
         return True
@@ -83,7 +83,10 @@ def is_whole(text: str) -> bool:
         tokens = texts.tokenize(text)
     except InvalidError:
         return False  # a literal is still open
-    return not tokens or (tokens[-1].kind == "sign" and tokens[-1].value == ";")
+    if not tokens or tokens[-1].kind != "sign" or tokens[-1].value != ";":
+        return not tokens
+    places = texts.statement_places(text)
+    return not places or places[-1][1] <= tokens[-1].start
 
 
 class Words(Completer):

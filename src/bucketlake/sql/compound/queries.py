@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from bucketlake.sql.text.text import Token, tokenize
+from bucketlake.sql.text.text import Token, opens_script, tokenize
 
 _QUERIES = {"SELECT", "VALUES", "FROM", "WITH", "TABLE", "MAP", "REDUCE"}
 _FLOW = {
@@ -26,9 +26,7 @@ _GOES_ON = {
 
 def is_compound(statement: str) -> bool:
     """Whether a text is a script in Spark's language: `[label:] BEGIN … END`, and no statement of several."""
-    tokens = tokenize(statement)
-    first = 2 if [token.value for token in tokens[1:2]] == [":"] else 0
-    return len(tokens) > first + 2 and tokens[first].is_word("BEGIN") and not tokens[first + 1].is_word("TRANSACTION")
+    return opens_script(tokenize(statement)) is not None
 
 
 def is_read_only(statement: str) -> bool:
