@@ -102,6 +102,17 @@ def test_uses_of_a_table_are_pruned_one_by_one(lake: Lake) -> None:
     assert needs(lake, "EXPLAIN FORMATTED SELECT id FROM t LIMIT 3") == [Need(("id",), None, 3)]
 
 
+def test_uses_of_a_small_table_that_is_named_often_are_read_once(lake: Lake) -> None:
+    table = lake.catalog.table("db.t")
+    table.write_arrow(pa.Table.from_pylist([{"id": 1, "n": 2, "s": "x"}], table.arrow_schema))
+    arms = [f"SELECT id FROM t WHERE n = {number}" for number in range(6)]
+    assert len(needs(lake, " UNION ALL ".join(arms[:4]))) == 4
+    assert needs(lake, " UNION ALL ".join(arms)) == [Need(("id", "n"))]
+    assert needs(lake, " UNION ALL ".join([*arms, "SELECT s FROM u"])) == [Need(("id", "n", "s")), Need(("id", "n", "s"))]
+    assert needs(lake, " UNION ALL ".join([*arms, "(SELECT * FROM t LIMIT 1)"])) == [Need()]
+    assert len(needs(lake, " UNION ALL ".join([*arms, "SELECT id FROM t VERSION AS OF 1 WHERE n = 7"]))) == 2
+
+
 def test_time_travel_prunes_by_the_schema_of_its_time(lake: Lake) -> None:
     table = lake.catalog.table("db.t")
     table.write_arrow(pa.Table.from_pylist([{"id": 1, "n": 2, "s": "x"}], table.arrow_schema))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException, ParseException, PySparkValueError
@@ -18,7 +19,7 @@ from bucketlake.ops.table.retry import on_newest
 from bucketlake.spark.instants import unproved
 from bucketlake.spark.read.hidden import Wanted, offered
 from bucketlake.spark.read.hidden import read as hidden_read
-from bucketlake.spark.read.reader import Need, pruned
+from bucketlake.spark.read.reader import SMALL_ROWS, Need, pruned
 from bucketlake.spark.read.united import apart
 from bucketlake.spark.settings import is_case_sensitive, settings_of
 from bucketlake.spark.types import quoted
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
     from bucketlake.ops.scan.select import Selection
     from bucketlake.spark.session import Lake
     from bucketlake.table import Table
+
+
+FEW_FRAMES = 4  # of one table in a statement, each of what one place needs
 
 
 @dataclass(slots=True)
@@ -214,13 +218,10 @@ def _frames(
     frames: dict[str, DataFrame] = {}
     plans: dict[tuple[Any, ...], str] = {}
     chosen: list[str] = []
-    for reference, use in zip(references, _uses(lake, references, proved, place), strict=True):
-        table, selection, need = use.table, use.selection, use.need
+    uses = _uses(lake, references, proved, place)
+    for reference, use, need in zip(references, uses, _needs(references, uses, proved), strict=True):
+        table, selection = use.table, use.selection
         own = place is not None and place.start == reference.start
-        if proved is not None and use.source is not None:
-            need = _first_rows(table, selection, proved, use.source, need)
-        if any(option.startswith("incremental") for option in reference.options):
-            need = replace(need, limit=None)  # what came between two snapshots is less than its files hold
         key = (reference.name, tuple(reference.options.items()), need, own, extra[reference.start])
         if key not in plans:
             plans[key] = f"t{len(plans)}"
@@ -233,6 +234,30 @@ def _frames(
                 frames[plans[key]] = pruned(lake.spark, table, selection, need)
         chosen.append(plans[key])
     return frames, chosen
+
+
+def _needs(references: Sequence[Reference], uses: Sequence[Use], proved: Proof | None) -> list[Need]:
+    """What is read for each reference: the same for all of a small table that is named often, since a frame costs more
+    than its rows."""
+    needs: list[Need] = []
+    together: dict[Any, list[int]] = {}
+    for at, (reference, use) in enumerate(zip(references, uses, strict=True)):
+        need = use.need
+        if proved is not None and use.source is not None:
+            need = _first_rows(use.table, use.selection, proved, use.source, need)
+        if any(option.startswith("incremental") for option in reference.options):
+            need = replace(need, limit=None)  # what came between two snapshots is less than its files hold
+        needs.append(need)
+        together.setdefault((reference.name, tuple(reference.options.items())), []).append(at)
+    for places in together.values():
+        snapshot = uses[places[0]].selection.snapshot
+        small = snapshot is not None and snapshot.total_record_count <= SMALL_ROWS
+        if small and len({needs[at] for at in places}) > FEW_FRAMES:
+            named = [needs[at].columns for at in places]
+            every = None if None in named else tuple(dict.fromkeys(chain.from_iterable(filter(None, named))))
+            for at in places:
+                needs[at] = Need(every)
+    return needs
 
 
 def _uses(lake: Lake, references: Sequence[Reference], proved: Proof | None, place: Place | None = None) -> list[Use]:
