@@ -9,18 +9,23 @@ Spec: docs/sql/procedures.md#partitions
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
 from bucketlake.format.metadata.snapshot import Snapshot
-from bucketlake.lazy import pa
+from bucketlake.lazy import lazy, pa
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.partitions import PartitionFilter, matching, spec_filter
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.table.wall_clock import local_to_epoch
-from bucketlake.predicate.parse import exact_where
 from bucketlake.predicate.tree import Predicate, columns_of
 from bucketlake.schema.evolution import cast_array
 from bucketlake.types.model import STRING
+
+if TYPE_CHECKING:
+    from bucketlake.predicate import parse as parsing
+else:
+    parsing = lazy("bucketlake.predicate.parse")
 
 _NEEDS_PARTITIONS = "Table should be a partitioned table when using partition predicate."
 
@@ -79,7 +84,7 @@ def by_condition(store: Store, predicate: Predicate) -> PartitionFilter:
     """Partitions that satisfy a condition over partition columns; InvalidError where it speaks of others,
     UnsupportedError where only Spark can evaluate it."""
     check_columns(store, predicate)
-    exact_where(predicate, store.schema.fields)
+    parsing.exact_where(predicate, store.schema.fields)
     decided: dict[bytes, bool] = {}
 
     def matches(partition: bytes) -> bool:
