@@ -108,7 +108,10 @@ def test_uses_of_a_small_table_that_is_named_often_are_read_once(lake: Lake) -> 
     arms = [f"SELECT id FROM t WHERE n = {number}" for number in range(6)]
     assert len(needs(lake, " UNION ALL ".join(arms[:4]))) == 4
     assert needs(lake, " UNION ALL ".join(arms)) == [Need(("id", "n"))]
-    assert needs(lake, " UNION ALL ".join([*arms, "SELECT s FROM u"])) == [Need(("id", "n", "s")), Need(("id", "n", "s"))]
+    assert needs(lake, " UNION ALL ".join([*arms, "SELECT s FROM u"])) == [
+        Need(("id", "n", "s")),
+        Need(("id", "n", "s")),
+    ]
     assert needs(lake, " UNION ALL ".join([*arms, "(SELECT * FROM t LIMIT 1)"])) == [Need()]
     assert len(needs(lake, " UNION ALL ".join([*arms, "SELECT id FROM t VERSION AS OF 1 WHERE n = 7"]))) == 2
 

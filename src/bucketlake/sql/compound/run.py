@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, UnsupportedError
 from bucketlake.lazy import pa
-from bucketlake.spark.raised import condition_of
+from bucketlake.spark.raised import condition_of, interrupts_stay, told_as_ours
 from bucketlake.spark.types import collected, framed, quoted
 from bucketlake.sql.compound.tree import Block, Branch, Declared, Each, Handler, Jump, Loop, Node, Run, Text
 from bucketlake.sql.query.immediate import is_query
@@ -43,13 +43,13 @@ class _Jumped(Exception):
 
 @dataclass(slots=True)
 class Script:
-    """One run of a script, whose text is `text`. `variables`: of those that can be seen, what declares each anew, the
-    innermost last. `rows`: of the last query, with their types."""
+    """One run of a script, whose text is `text`. `variables`: by their names in lower case those that there are, the
+    innermost last: as it is spelled, and what declares it anew. `rows`: of the last query, with their types."""
 
     lake: Lake
     text: str
     args: Any = None
-    variables: dict[str, list[str]] = field(default_factory=dict)
+    variables: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     rows: tuple[pa.Table, T.StructType] | None = None
 
     def run(self, block: Block) -> DataFrame:
@@ -97,7 +97,8 @@ class Script:
         found = self._sql(node.said)
         told = tokenize(node.said.text)[0].is_word("EXECUTE") and found.columns
         if told or is_query(node.said.text):
-            self.rows = collected(found), found.schema
+            with told_as_ours():
+                self.rows = collected(found), found.schema
 
     def _holds(self, condition: Text, before: str = "(") -> bool:
         """Whether a condition is true: it is not where it is NULL."""
@@ -107,7 +108,8 @@ class Script:
             raise InvalidError(
                 "a condition of a script is not BOOLEAN", condition=condition.text, type=kind.simpleString()
             )
-        return frame.collect()[0][0] is True
+        with told_as_ours():
+            return frame.collect()[0][0] is True
 
     # ------------------------------------------------------------------------------------------ blocks and loops
 
@@ -115,7 +117,8 @@ class Script:
         with self._declared(block.declared):
             try:
                 try:
-                    self._body(block.body)
+                    with interrupts_stay():  # no handler is for Ctrl-C
+                        self._body(block.body)
                 except _Jumped:
                     raise
                 except Exception as error:
@@ -165,9 +168,10 @@ class Script:
         if not is_query(node.query.text):
             raise InvalidError("FOR takes a query", statement=node.query.text)
         frame = self._sql(node.query)
-        rows, schema = collected(frame), frame.schema
-        names = [name.lower() for name in schema.names]
-        if len(set(names)) < len(names) or node.row in names:
+        with told_as_ours():
+            rows, schema = collected(frame), frame.schema
+        names = list(schema.names)
+        if len({name.lower() for name in [*names, node.row]}) <= len(names):
             raise InvalidError(
                 "a name of FOR is there twice", columns=schema.names, row=node.row or None, remedy="rename it"
             )
@@ -200,7 +204,7 @@ class Script:
         with self._scope() as made:
             for each in declared:
                 for name in each.names:
-                    if name in made:
+                    if name.lower() in map(str.lower, made):
                         raise AlreadyExistsError("the block declares the variable twice", variable=name)
                     made[name] = self._put_away(name)
                     self._declare(name, each.rest)
@@ -233,26 +237,28 @@ class Script:
                 raise
             remedy = f"rename it, or DROP TEMPORARY VARIABLE {quoted(name)} first"
             raise AlreadyExistsError("the session has the variable of a script", variable=name, remedy=remedy) from None
-        self.variables.setdefault(name, []).append(rest.text)
+        self.variables.setdefault(name.lower(), []).append((name, rest.text))
 
     def _put_away(self, name: str) -> str | None:
         """Where the value of the script's own variable of this name was put, None where it has none."""
-        if not self.variables.get(name):
+        hidden = self.variables.get(name.lower())
+        if not hidden:
             return None
         kept = self._fresh()
-        self.lake.spark.sql(f"DECLARE VARIABLE {kept} = session.{quoted(name)}")
-        self._drop(name)
+        self.lake.spark.sql(f"DECLARE VARIABLE {kept} = session.{quoted(hidden[-1][0])}")
+        self._drop(hidden[-1][0])
         return kept
 
     def _restore(self, name: str, kept: str | None) -> None:
         """Let the variable go, or be again what it hid."""
-        texts = self.variables.get(name, [])
-        if len(texts) > (kept is not None):  # it was declared
-            texts.pop()
+        known = self.variables.get(name.lower(), [])
+        if len(known) > (kept is not None):  # it was declared
+            known.pop()
             self._drop(name)
         if kept is not None:
-            self._sql(Text(texts[-1], 0), f"DECLARE VARIABLE {quoted(name)} ")
-            self.lake.spark.sql(f"SET VARIABLE {quoted(name)} = {kept}")
+            hidden, rest = known[-1]
+            self._sql(Text(rest, 0), f"DECLARE VARIABLE {quoted(hidden)} ")
+            self.lake.spark.sql(f"SET VARIABLE {quoted(hidden)} = {kept}")
             self._drop(kept)
 
     def _drop(self, name: str) -> None:

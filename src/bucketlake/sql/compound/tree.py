@@ -128,7 +128,7 @@ class _Reader:
         return name
 
     def _named(self) -> str:
-        """The name of a label or of a FOR's rows."""
+        """The name of a label or of a FOR's rows, in lower case."""
         name = self.cursor.identifier().lower()
         if name in self.rows or any(name == other for other, _loop in self.labels):
             self.cursor.fail(f"a label or FOR of the name {name!r} encloses this place", "choose another name")
@@ -175,7 +175,7 @@ class _Reader:
         names = cursor.listed(cursor.identifier)
         rest = self._upto(";")
         cursor.expect(";")
-        return Declared(tuple(name.lower() for name in names), rest)
+        return Declared(tuple(names), rest)
 
     def _refuse_others(self, word: str) -> None:
         if word in ("CONDITION", "CURSOR", "ASENSITIVE", "INSENSITIVE"):
