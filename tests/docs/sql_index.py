@@ -53,6 +53,7 @@ its last query. One that only queries reads tables of the lake as they are when 
 MERGE, ALTER, CALL, …) runs them one by one, each a commit of its own. In such a script:
 
 - its variables are the session's while it runs. A variable that the session has already is refused, by name;
+- a handler where a variable hides another one is refused: Spark takes the outer one in its body, and the inner one elsewhere;
 - CONTINUE handlers, cursors, SIGNAL, RESIGNAL, GET DIAGNOSTICS and conditions of one's own are refused, as are `?` markers:
   `:name` stands in all of its statements.
 

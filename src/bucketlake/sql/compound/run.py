@@ -19,7 +19,7 @@ from bucketlake.errors import AlreadyExistsError, InvalidError, UnsupportedError
 from bucketlake.lazy import pa
 from bucketlake.spark.raised import condition_of, interrupts_stay, told_as_ours
 from bucketlake.spark.types import collected, framed, quoted
-from bucketlake.sql.compound.tree import Block, Branch, Declared, Each, Handler, Jump, Loop, Node, Run, Text
+from bucketlake.sql.compound.tree import HIDES, Block, Branch, Declared, Each, Handler, Jump, Loop, Node, Run, Text
 from bucketlake.sql.query.immediate import is_query
 from bucketlake.sql.query.named import passing_views
 from bucketlake.sql.text.pieces import Piece, located
@@ -115,6 +115,8 @@ class Script:
 
     def _block(self, block: Block) -> None:
         with self._declared(block.declared):
+            if block.handlers and any(len(found) > 1 for found in self.variables.values()):  # by a column of FOR
+                raise UnsupportedError(HIDES, remedy="give the columns of FOR names of their own")
             try:
                 try:
                     with interrupts_stay():  # no handler is for Ctrl-C

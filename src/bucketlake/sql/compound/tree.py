@@ -98,6 +98,7 @@ class Jump:
 
 Node = Run | Block | Branch | Loop | Each | Jump
 
+HIDES = "a handler where one variable hides another"  # Spark takes the outer one there, of others the inner
 _SPARKS = {"OPEN", "FETCH", "CLOSE", "SIGNAL", "RESIGNAL", "GET"}
 _LABELLED = ("BEGIN", "WHILE", "REPEAT", "LOOP", "FOR")
 
@@ -117,6 +118,8 @@ class _Reader:
     cursor: Cursor
     labels: list[tuple[str, bool]] = field(default_factory=list)  # of what encloses this place; whether it is a loop
     rows: list[str] = field(default_factory=list)  # of the FORs that enclose it
+    names: list[str] = field(default_factory=list)  # of the variables that are declared around it
+    handling: bool = False  # this is in the body of a handler
 
     def label(self) -> str:
         """The label before a block or loop, "" where there is none."""
@@ -142,6 +145,7 @@ class _Reader:
         self.labels.append((label, False))
         declared: list[Declared] = []
         handlers: list[Handler] = []
+        outer = len(self.names)
         while cursor.accept("DECLARE"):
             if cursor.sees("EXIT", "HANDLER") or cursor.sees("CONTINUE", "HANDLER"):
                 handlers.append(self._handler())
@@ -149,7 +153,11 @@ class _Reader:
                 if handlers:
                     cursor.fail("a variable is declared behind a handler", "declare it before")
                 declared.append(self._declared())
+                self.names.extend(name.lower() for name in declared[-1].names)
+        if (handlers or self.handling) and len(set(self.names)) < len(self.names):
+            self._unsupported(HIDES)
         body = self._body("END", empty=True)
+        del self.names[outer:]
         cursor.expect("END")
         self._closed(label)
         return Block(label, tuple(declared), tuple(handlers), body)
@@ -195,12 +203,10 @@ class _Reader:
         cursor.expect("HANDLER")
         cursor.expect("FOR")
         conditions = tuple(cursor.listed(self._condition))
-        if cursor.accept("BEGIN"):
-            body: tuple[Node, ...] = (self.block(""),)
-            cursor.expect(";")
-        else:
-            body = (self._statement(),)
-        return Handler(conditions, body)
+        around, self.handling = self.handling, True
+        body = self._statement()
+        self.handling = around
+        return Handler(conditions, (body,))
 
     def _condition(self) -> str:
         cursor = self.cursor
