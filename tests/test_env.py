@@ -17,6 +17,7 @@ import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.object_store.process import served
 
 from bucketlake.env import clients
 from bucketlake.env.env import SystemClock
@@ -32,20 +33,22 @@ ODD = ["p=a%2Fb%3Dc/x", "p=ü 🦭/y", "p=it%27s#/z", "p=a+b&c/x"]
 def s3():
     if importlib.util.find_spec("moto") is None:
         pytest.skip("moto is not installed")
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
     import boto3
 
-    client = boto3.client(
-        "s3", endpoint_url=endpoint, aws_access_key_id=KEY, aws_secret_access_key=KEY, region_name="us-east-1"
-    )
-    client.create_bucket(Bucket="bucket")
-    yield client, {"s3.endpoint": endpoint, "s3.access-key": KEY, "s3.secret-key": KEY, "s3.path.style.access": "true"}
-    server.stop()
+    with served() as endpoint:
+        client = boto3.client(
+            "s3", endpoint_url=endpoint, aws_access_key_id=KEY, aws_secret_access_key=KEY, region_name="us-east-1"
+        )
+        client.create_bucket(Bucket="bucket")
+        yield (
+            client,
+            {
+                "s3.endpoint": endpoint,
+                "s3.access-key": KEY,
+                "s3.secret-key": KEY,
+                "s3.path.style.access": "true",
+            },
+        )
 
 
 @pytest.fixture(params=["local", "memory", "disk", "s3"])

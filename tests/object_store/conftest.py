@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import subprocess
-import sys
 import urllib.request
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.object_store.process import served
 
 import bucketlake
 from bucketlake import Catalog
@@ -66,16 +64,8 @@ class S3:
 def server() -> Iterator[S3]:
     if importlib.util.find_spec("moto") is None or importlib.util.find_spec("boto3") is None:
         pytest.skip("moto[server] is not installed")
-    process = subprocess.Popen(
-        [sys.executable, str(Path(__file__).with_name("server.py"))], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    try:
-        yield S3(f"http://127.0.0.1:{int(process.stdout.readline())}")
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+    with served() as endpoint:
+        yield S3(endpoint)
 
 
 @pytest.fixture
