@@ -48,6 +48,13 @@ these brackets reach Spark alone, which does not know the lake's tables.
 
 `EXECUTE IMMEDIATE 'text' INTO variable USING value` runs a text.
 
+`${name}` is a setting of the session (`SET name = …`), put in before anything is read, as by Spark;
+`spark.sql.variable.substitute` = `false` leaves it as it stands.
+
+Names with `$` (`t$snapshots`, `t$branch_b`) need no backticks.
+
+## Scripts
+
 A script of Spark's, `BEGIN … END` with variables, conditions, loops and EXIT handlers, is one statement, whose rows are those of
 its last query. One that only queries reads tables of the lake as they are when it begins. One with other statements (INSERT,
 MERGE, ALTER, CALL, …) runs them one by one, each a commit of its own. In such a script:
@@ -56,11 +63,6 @@ MERGE, ALTER, CALL, …) runs them one by one, each a commit of its own. In such
 - a handler where a variable hides another one is refused: Spark takes the outer one in its body, and the inner one elsewhere;
 - CONTINUE handlers, cursors, SIGNAL, RESIGNAL, GET DIAGNOSTICS and conditions of one's own are refused, as are `?` markers:
   `:name` stands in all of its statements.
-
-`${name}` is a setting of the session (`SET name = …`), put in before anything is read, as by Spark;
-`spark.sql.variable.substitute` = `false` leaves it as it stands.
-
-Names with `$` (`t$snapshots`, `t$branch_b`) need no backticks.
 
 ## Errors
 

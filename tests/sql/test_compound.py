@@ -249,6 +249,12 @@ def test_errors_of_scripts_tell_their_place(classic: Lake) -> None:
             UnsupportedError,
             "one variable hides another",
         ),
+        (
+            "BEGIN DECLARE n INT; DECLARE EXIT HANDLER FOR SQLEXCEPTION FOR SELECT 1 AS n DO DROP TABLE db.t; END FOR; "
+            "DELETE FROM db.t WHERE 1 / (a - 1) > 2; END",
+            UnsupportedError,
+            "one variable hides another",
+        ),
         ("BEGIN DECLARE mine INT; DROP TABLE db.t; END", AlreadyExistsError, "DROP TEMPORARY VARIABLE `mine`"),
         ("BEGIN FOR a AS SELECT 1 AS a DO DROP TABLE db.t; END FOR; END", InvalidError, "there twice"),
     ):

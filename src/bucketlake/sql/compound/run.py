@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
 
 
-class _Jumped(Exception):
-    """Control goes to the block or loop of this label: behind it, or into its next round (`again`)."""
+class _Jumped(BaseException):
+    """Control goes to the block or loop of this label: behind it, or into its next round (`again`). No error, so for no
+    handler."""
 
     def __init__(self, jump: Jump) -> None:
         super().__init__(jump.label)
@@ -51,6 +52,7 @@ class Script:
     args: Any = None
     variables: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     rows: tuple[pa.Table, T.StructType] | None = None
+    handling: bool = False  # a handler runs
 
     def run(self, block: Block) -> DataFrame:
         """The rows of the last query that was run."""
@@ -79,11 +81,7 @@ class Script:
     def _sql(self, said: Text, before: str = "", after: str = "") -> DataFrame:
         """A statement of the script's text, with what makes it one; errors tell their place in the script."""
         try:
-            return (
-                self.lake.sql(before + said.text + after, self.args)
-                if self.args
-                else self.lake.sql(before + said.text + after)
-            )
+            return self.lake.sql(before + said.text + after, self.args or None)
         except Exception as error:
             piece = Piece(1, 1, max(said.start - len(before), 0), said.text)
             raise located(error, self.text, piece) from error.__cause__
@@ -121,16 +119,21 @@ class Script:
                 try:
                     with interrupts_stay():  # no handler is for Ctrl-C
                         self._body(block.body)
-                except _Jumped:
-                    raise
                 except Exception as error:
                     handler = _handler(block.handlers, error)
                     if handler is None:
                         raise
-                    self._body(handler.body)
+                    self._handle(handler)
             except _Jumped as jumped:
                 if not block.label or jumped.jump.label != block.label:
                     raise
+
+    def _handle(self, handler: Handler) -> None:
+        around, self.handling = self.handling, True
+        try:
+            self._body(handler.body)
+        finally:
+            self.handling = around
 
     def _branch(self, node: Branch) -> None:
         if node.value is None:
@@ -246,6 +249,8 @@ class Script:
         hidden = self.variables.get(name.lower())
         if not hidden:
             return None
+        if self.handling:  # by a column of FOR
+            raise UnsupportedError(HIDES, remedy="give the columns of FOR names of their own")
         kept = self._fresh()
         self.lake.spark.sql(f"DECLARE VARIABLE {kept} = session.{quoted(hidden[-1][0])}")
         self._drop(hidden[-1][0])
