@@ -215,6 +215,16 @@ def test_scripts_change_tables(lake: Lake) -> None:
     assert _left(lake) == []
 
 
+def test_scripts_are_not_nested_without_end() -> None:
+    for levels in (60, 5000):
+        text = "BEGIN IF true THEN " * (levels // 2) + "DROP TABLE t; " + "END IF; END; " * (levels // 2)
+        if levels < 64:
+            assert read(text).body
+            continue
+        with pytest.raises(InvalidError, match="nested"):
+            read(text)
+
+
 @pytest.mark.spark
 def test_errors_of_scripts_tell_their_place(classic: Lake) -> None:
     classic.sql("CREATE TABLE db.t (a INT)")

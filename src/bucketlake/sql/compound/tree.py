@@ -99,6 +99,7 @@ class Jump:
 Node = Run | Block | Branch | Loop | Each | Jump
 
 HIDES = "a handler where one variable hides another"  # Spark takes the outer one there, of others the inner
+DEEPEST = 64  # statements in one another: each is a few calls of Python's
 _SPARKS = {"OPEN", "FETCH", "CLOSE", "SIGNAL", "RESIGNAL", "GET"}
 _LABELLED = ("BEGIN", "WHILE", "REPEAT", "LOOP", "FOR")
 
@@ -120,6 +121,7 @@ class _Reader:
     rows: list[str] = field(default_factory=list)  # of the FORs that enclose it
     names: list[str] = field(default_factory=list)  # of the variables that are declared around it
     handling: bool = False  # this is in the body of a handler
+    depth: int = 0  # of the statements that enclose it
 
     def label(self) -> str:
         """The label before a block or loop, "" where there is none."""
@@ -232,6 +234,9 @@ class _Reader:
     def _statement(self) -> Node:
         """One statement with its semicolon."""
         cursor = self.cursor
+        if self.depth == DEEPEST:
+            cursor.fail(f"statements are nested more than {DEEPEST} deep")
+        self.depth += 1
         label = self.label()
         token = cursor.peek()
         word = token.value.upper() if token is not None and token.kind == "word" else ""
@@ -249,6 +254,7 @@ class _Reader:
         else:
             found = Run(self._upto(";"))
         cursor.expect(";")
+        self.depth -= 1
         return found
 
     def _compounds(self) -> dict[str, Callable[[str], Node]]:
