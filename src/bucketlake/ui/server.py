@@ -10,6 +10,7 @@ Spec: docs/page.md
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -266,8 +267,10 @@ class Address:
             except OSError as error:
                 found.close()
                 failure = error
+        named = isinstance(failure, socket.gaierror) or getattr(failure, "errno", None) == errno.EADDRNOTAVAIL
+        remedy = "give an address of this machine as --host" if named else "choose another --port"
         raise StorageError(
-            "cannot listen", host=self.host, port=self.port, detail=str(failure), remedy="choose another --port"
+            "cannot listen", host=self.host, port=self.port, detail=str(failure), remedy=remedy
         ) from failure
 
 
