@@ -258,6 +258,9 @@ def test_answers_and_statuses(
     assert status == 1
     assert out.split() == ["a", "1"]
     assert "line 2, column 8:\nSELECT nope FROM db.t; SELECT 3\n       ^^^^\n" in err
+    status, _, err = call("-e", "SELECT 1 AS a;\nSELECT cast(concat('x', id) AS INT) FROM db.t")
+    assert status == 1 and "AS `" not in err
+    assert "line 2, column 8:\nSELECT cast(concat('x', id) AS INT) FROM db.t\n       ^^^" in err
     status, _, err = call("-e", "ALTER TABLE db.no ADD COLUMN a INT", "--format", "json")
     assert status == 1
     assert json.loads(err)["error"]["kind"] == "NotFoundError"

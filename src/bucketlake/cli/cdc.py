@@ -165,7 +165,10 @@ def _run(given: Sync, target: str, call: str) -> None:
         while not told.is_set() and not query.awaitTermination(1):
             pass
     except Exception as error:
-        raise raised.of_query(error) from error
+        ended = raised.of_query(error)
+        if ended is None:
+            raise
+        raise ended from error
     finally:
         signal.signal(signal.SIGTERM, before)
         if query.isActive:

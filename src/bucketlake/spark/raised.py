@@ -163,11 +163,11 @@ def of_task(error: PySparkException) -> BucketlakeError | None:
     return None if kind is None else kind(found[-1][1].strip())
 
 
-def of_query(error: Exception) -> Exception:
-    """What ended a streaming query: an error of ours as its batch raised it, else what is told, without traces. Other
-    errors are what they are."""
+def of_query(error: Exception) -> BucketlakeError | None:
+    """What ended a streaming query: an error of ours as its batch raised it, else what is told, without traces. None
+    for other errors."""
     if not isinstance(error, StreamingQueryException):
-        return error
+        return None
     text = str(error)
     stack = [found.end() for found in _STACK.finditer(text)]
     raised = _IN_BATCH.match(text, stack[-1]) if stack else None

@@ -36,10 +36,12 @@ if TYPE_CHECKING:
     from bucketlake.spark import quiet
     from bucketlake.spark import session as sessions
     from bucketlake.spark.session import Lake
+    from bucketlake.sql.query import retold
     from bucketlake.sql.text import pieces as scripts
 else:
     row_output = lazy("bucketlake.cli.rows")
     scripts = lazy("bucketlake.sql.text.pieces")
+    retold = lazy("bucketlake.sql.query.retold")
     quiet = lazy("bucketlake.spark.quiet")
     sessions = lazy("bucketlake.spark.session")
 sql = lazy("bucketlake.sql")
@@ -139,7 +141,13 @@ class Runner:
             if not frame.columns:
                 found, more = None, False
             else:
-                found, more = self._rows(frame)
+                try:
+                    found, more = self._rows(frame)
+                except Exception as error:
+                    told = retold.of_rows(error, statement)
+                    if told is None:
+                        raise
+                    raise told from error
         millis = self._clock.now_millis() - began  # not what is spent in the pager
         if found is not None:
             self._write(found)

@@ -62,6 +62,11 @@ def retold(error: PySparkException, statement: str, remedy: str | None = None) -
     return found
 
 
+def of_rows(error: Exception, statement: str) -> RaisedError | None:
+    """What Spark raised while a statement's rows were fetched, told of the statement; None for other errors."""
+    return retold(error, statement) if isinstance(error, PySparkException) else None
+
+
 def with_condition(error: BucketlakeError, statement: str) -> None:
     """Let an error about a name that is missing or taken say it as Spark does, too: programs look for its condition.
     A name that is missing is told as the statement has it."""

@@ -475,6 +475,7 @@ _REFUSED = (
     (("SET", "SERDE"), "ALTER TABLE ... SET SERDE is not supported for Paimon tables."),
     (("SET", "SERDEPROPERTIES"), "ALTER TABLE ... SET SERDEPROPERTIES is not supported for Paimon tables."),
     (("CLUSTER", "BY"), "ALTER TABLE ... CLUSTER BY is not supported for Paimon tables: set 'clustering.columns'"),
+    (("ADD", "PRIMARY", "KEY"), "Alter primary key is not supported: REPLACE TABLE gives the table another one"),
     (("ADD", "CONSTRAINT"), "ALTER TABLE ... ADD CONSTRAINT is not supported for Paimon tables."),
     (("DROP", "CONSTRAINT"), "ALTER TABLE ... DROP CONSTRAINT is not supported for Paimon tables."),
     (("DROP", "WATERMARK"), "ALTER TABLE ... DROP WATERMARK: a watermark has no meaning for storage"),

@@ -33,6 +33,8 @@ _BEGINNINGS = {
     r"SHOW +CREATE +VIEW\b": "SHOW CREATE TABLE",
     r"SHOW +TABLE *\Z": "SHOW TABLES, or SHOW TABLE EXTENDED LIKE '*'",
     r"SHOW +TABLE +(?!EXTENDED\b|STATUS\b)": "DESCRIBE t, SHOW CREATE TABLE t, or SHOW TABLES",
+    r"SHOW +CREATE +(?!TABLE\b|VIEW\b)": "SHOW CREATE TABLE t",
+    r"EXPLAIN +(PLAN|ANALYZE)\b": "EXPLAIN SELECT …, or EXPLAIN FORMATTED SELECT …",
     r"SHOW +COLUMNS +(?!IN\b|FROM\b)": "SHOW COLUMNS IN t",
     r"CALL +(\w+\.)?system\.": "procedures of the lake are in sys: CALL sys.help() lists them",
     r"(GRANT|REVOKE|DENY)\b": "no catalog here keeps rights: the storage says who may read and write",
@@ -52,15 +54,19 @@ _WORDS = {
     r"\bON +(CONFLICT|DUPLICATE +KEY)\b": _UPSERT,
     r"\b(ARRAY|MAP) *\[ *[^\d\]]": "array(1, 2), map('a', 1)",
     r"\bRETURNING\b": "nothing is returned: SELECT it",
+    r", *FROM\b": "leave out the comma before FROM",
     r"\bLIMIT +\d+ *, *\d": "LIMIT 10 OFFSET 20: how many, and behind how many",
 }
 # What stands at the place, as others have it -> what to say.
 _HERE = {
     r"PARTITION +BY\b": "PARTITIONED BY (a_column)",
     r"CLUSTERED +BY\b": "TBLPROPERTIES ('bucket' = '4', 'bucket-key' = 'a_column')",
-    r"CLUSTER +BY\b": _SORTED,
+    r"CLUSTER +BY\b": "TBLPROPERTIES ('clustering.columns' = 'a_column')",
     r"WRITE +\w+": _SORTED,
     r"(GENERATED|AUTO_INCREMENT|IDENTITY)\b": "leave it out: the query that writes gives the value",
+    r"ENGINE *=": "leave it out: 'file.format' among the TBLPROPERTIES says what files are",
+    r"SET +(OPTIONS|PROPERTIES)\b": "SET TBLPROPERTIES ('key' = 'value')",
+    r"COMPACT\b": "CALL sys.compact(table => 't')",
     r"EXECUTE\b": "procedures are called: CALL sys.help() lists them",
     r"(CREATE|REPLACE|DROP) +BRANCH\b": "CALL sys.create_branch('t', 'b'), CALL sys.delete_branch('t', 'b')",
 }
@@ -78,6 +84,8 @@ _SIGNS = {
     "[": "names with blanks and signs stand in backticks: `a name`; places in arrays behind the array: a[0]",
     "@": "VERSION AS OF, or TIMESTAMP AS OF, behind the name",
     "/": "/*+ OPTIONS('key' = 'value') */ behind the table's name",
+    "-": "put a name with characters other than letters, digits and _ in backticks: `{}`",
+    '"': "names stand in backticks: `a name`",
     "'": "names stand in backticks, texts in quotes; rows of a file are csv.`path`, parquet.`path`, …",
 }
 _SHOWN = re.compile(r"SHOW +(\w+)", re.IGNORECASE)
