@@ -117,7 +117,8 @@ def test_java_speaks_of_no_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     java = tmp_path / "home of java" / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text(
-        '#!/bin/sh\necho "WARNING: Using incubator modules: x" >&2\necho "$@" >&2\nprintf "last" >&2\necho out\nexit 3\n'
+        '#!/bin/sh\necho "WARNING: Using incubator modules: x" >&2\n'
+        'echo "WARNING: package sun.security.action not in java.base" >&2\necho "$@" >&2\nprintf "last" >&2\necho out\nexit 3\n'
     )
     java.chmod(0o755)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -136,7 +137,8 @@ def test_java_speaks_of_no_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "\nBroken", "\n  File mine\nBroken"
     )
     runner = trace.replace("daemon.py", "sql/streaming/python_streaming_source_runner.py")
-    runner = runner.replace(":\n", ':\n  File "<frozen runpy>", line 88, in _run_code\n', 1)
+    entered = '  File "/usr/lib/python3.11/contextlib.py", line 137, in __enter__\n    return next(self.gen)\n'
+    runner = runner.replace(":\n", f':\n  File "<frozen runpy>", line 88, in _run_code\n{entered}', 1)
     during = "\nDuring handling of the above exception, another exception occurred:\n\n"
     cause = f"{trace}FileNotFoundError: [Errno 2] No such file or directory\n{during}"
     refused = "pyspark.errors.exceptions.base.PySparkRuntimeError: [CANNOT_OPEN_SOCKET] x\n"

@@ -40,9 +40,9 @@ while [ "$n" -gt 0 ]; do
 done
 exec {java} "$@"
 """
-# The arguments stay as they are. Of what the JVM says, the line on the incubator module is left out, and the trace of a
-# process of PySpark's that has an answer for a JVM that has ended, or wants to call it, or as much of the trace as the
-# JVM passed on before that.
+# The arguments stay as they are. Of what the JVM says, the lines on the incubator module and on a package that Spark
+# opens and Java 24 no longer has are left out, and the trace of a process of PySpark's that has an answer for a JVM
+# that has ended, or wants to call it, or as much of the trace as the JVM passed on before that.
 _QUIET = """#!/usr/bin/env bash
 exec {java} "$@" 2> >(
     held= whole=
@@ -53,12 +53,12 @@ exec {java} "$@" 2> >(
             "{during}"*) whole= ;;
         esac
         case $line in
-            "WARNING: Using incubator modules"*) ;;
+            "WARNING: Using incubator modules"*|"WARNING: package sun.security.action not in java.base"*) ;;
             "Traceback (most recent call last):")
                 [[ $held == *"{during}"* ]] || told
                 held+=$line$'\\n' ;;
-            "  File "*/pyspark/*|'  File "<frozen runpy>'*|"    "*|""|"{during}"*|FileNotFoundError:*|\\
-            ConnectionRefusedError:*)
+            "  File "*/pyspark/*|"  File "*/contextlib.py*|'  File "<frozen runpy>'*|"    "*|""|"{during}"*|\\
+            FileNotFoundError:*|ConnectionRefusedError:*)
                 if [ -n "$held" ]; then held+=$line$'\\n'; else told "$line"$'\\n'; fi ;;
             "BrokenPipeError: "*|"ConnectionResetError: "*|*"PySparkRuntimeError: [CANNOT_OPEN_SOCKET]"*)
                 if [ -n "$held" ]; then held=; else told "$line"$'\\n'; fi ;;
