@@ -9,7 +9,7 @@ Spec: docs/spec/commit.md#finding-the-newest-snapshot
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from functools import partial
@@ -98,6 +98,11 @@ class Store:
     def branch_name(self) -> str:
         """The branch that this handle is of."""
         return self.paths.branch_name
+
+    @property
+    def place(self) -> Hashable:
+        """What tells this table's branch from every other that the process knows, in other storages too."""
+        return identity(self.env.storage), self.paths.meta_root
 
     # ---- snapshots
 
