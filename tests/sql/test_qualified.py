@@ -67,12 +67,12 @@ MERGES = [
     ("ON db.t.k = other.t.k WHEN MATCHED THEN DELETE", [(1, "a"), (3, "c")]),
     (
         "ON `db`.`t`.k = `other`.`t`.k WHEN MATCHED THEN UPDATE SET t.v = db.t.v || other.t.v "
-        "WHEN NOT MATCHED AND other.t.only IS NULL THEN INSERT (k, v) VALUES (other.t.k, paimon.other . t.v) "
+        "WHEN NOT MATCHED AND other.t.only IS NULL THEN INSERT (k, v) VALUES (other.t.k, other . t.v) "
         "WHEN NOT MATCHED BY SOURCE AND db.t.k = 1 THEN DELETE",
         [(2, "bB"), (3, "c"), (9, "Z")],
     ),
     (
-        "ON paimon.db.t.k = other\n.\nt.k WHEN MATCHED THEN UPDATE SET v = paimon.other.t.v",
+        "ON db.t.k = other\n.\nt.k WHEN MATCHED THEN UPDATE SET v = other.t.v",
         [(1, "a"), (2, "B"), (3, "c")],
     ),
     (
@@ -83,7 +83,9 @@ MERGES = [
 
 
 @pytest.mark.parametrize(("clauses", "expected"), MERGES)
-@pytest.mark.parametrize("into", ["MERGE INTO db.t USING other.t", "MERGE INTO paimon.db.t USING t"])
+@pytest.mark.parametrize(
+    "into", ["MERGE INTO db.t USING other.t", "MERGE INTO paimon.db.t USING t", "MERGE INTO db.t USING paimon.other.t"]
+)
 def test_a_table_merges_with_its_namesake(
     twins: Lake, into: str, clauses: str, expected: list[tuple[object, ...]]
 ) -> None:
