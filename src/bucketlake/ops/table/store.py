@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import field, replace
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -364,12 +364,17 @@ class Store:
             remedy = "it was dropped and made anew, or became a branch: open it again, and write anew"
             raise ConflictError("another table lies here than was opened", table=self.paths.root, remedy=remedy)
 
+    def check_here(self) -> None:
+        """As `check_same`; a table that a catalog manages is looked for by that."""
+        if self.env.keeper is None or not self.env.keeper.manages:
+            self.check_same()
+
     def check_holds(self, snapshot: Snapshot | None) -> None:
-        """As `check_same`, of a table whose snapshot this is: one that was dropped is no empty one, and rows of one
-        that was made anew have other columns. What was seen to be this table's is not asked again, nor a catalog's."""
-        if (self.env.keeper is not None and self.env.keeper.manages) or snapshot in self._held:
+        """As `check_here`, of a table whose snapshot this is: one that was dropped is no empty one, and rows of one
+        that was made anew have other columns. What was seen to be this table's is not asked again."""
+        if snapshot in self._held:
             return
-        self.check_same()
+        self.check_here()
         self._held[:] = [] if snapshot is None else [snapshot]
 
     # ---- manifests
@@ -398,10 +403,22 @@ class Store:
         return found
 
     def _entries(self, data: bytes, path: str) -> tuple[ManifestEntry, ...]:
-        return manifest_entries(data, path, self.schema, self.schema_of)
+        with self.fitting():
+            return manifest_entries(data, path, self.schema, self.schema_of)
 
     def _refs(self, data: bytes, path: str) -> tuple[FileRef, ...]:
-        return manifest_refs(data, path, self.schema, self.schema_of)
+        with self.fitting():
+            return manifest_refs(data, path, self.schema, self.schema_of)
+
+    @contextmanager
+    def fitting(self) -> Iterator[None]:
+        """Around what is decoded under this table's schema: what does not fit may be another table's that was
+        made in its place. Errors as `check_same` then."""
+        try:
+            yield
+        except CorruptError:
+            self.check_here()
+            raise
 
     def manifests(self, files: Sequence[ManifestFile]) -> list[tuple[ManifestEntry, ...]]:
         """The entries of several manifests, read in parallel, in order."""
