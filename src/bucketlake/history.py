@@ -81,7 +81,7 @@ class History(ABC):
         """As `_history`, of a table that is still there: NotFoundError for one that was dropped since, ConflictError
         for another in its place."""
         store = self._history(writing)
-        store.check_holds(None)
+        store.check_here()
         return store
 
     # ---- tags

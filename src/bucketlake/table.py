@@ -303,7 +303,7 @@ class Table(Upkeep, Streams, Frames):
         if rows:
             current = current.with_options(newest_rows(current))
         else:
-            current.check_holds(None)  # who reads the rows asks by that
+            current.check_here()  # who reads the rows asks by that
         return (self if current is self.store else replace(self, store=current)).for_writing()
 
     def _check_writable(self) -> None:
@@ -422,7 +422,7 @@ class Table(Upkeep, Streams, Frames):
 
     def _removal(self) -> commits.Commit:
         store = self.for_writing().store
-        store.check_holds(None)
+        store.check_here()
         return commits.Commit(store, preparing.new_commit_user(self.store))
 
     def drop_partitions(self, partitions: Sequence[Mapping[str, Any]]) -> Snapshot:

@@ -131,7 +131,7 @@ class Upkeep(ABC):
         """Rows, bytes, skew, sorted runs and the recommended number of buckets of every partition, with the reason,
         largest first; from metadata alone. Spec: docs/spec/rescale.md#advice"""
         store = self._history()
-        store.check_holds(None)
+        store.check_here()
         return advising.advise(store)
 
     def remove_orphan_files(
