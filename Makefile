@@ -20,7 +20,7 @@ setup: $(VENV)/.ready ## make the virtual environment with everything in it
 
 $(VENV)/.ready: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "no Python 3.10 or newer found: install one, or name it: make PYTHON=/path/to/python"; exit 1; }
-	@echo "setting up $(VENV) with $(PYTHON) …"
+	@echo "setting up $(VENV) with $(PYTHON): some minutes, about 2 GB …"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --upgrade pip
 	@$(BIN)/python -m pip install --quiet -e '.[connect,demo,bench,java]' --group dev

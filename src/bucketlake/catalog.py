@@ -34,6 +34,7 @@ from bucketlake.errors import (
     NotFoundError,
     UnsupportedError,
     already_done,
+    no_attribute,
 )
 from bucketlake.file_names import lies_in
 from bucketlake.lazy import lazy, pa
@@ -82,6 +83,15 @@ else:  # a warehouse is often opened for its names, schemas or files alone
     registry = lazy("bucketlake.ops.system.registry")
     folders = lazy("bucketlake.ops.migrate.folder")
     clones = lazy("bucketlake.ops.clone.table")
+
+
+# What a lake on Spark has, and a catalog has not.
+_NAMES = {
+    "sql": "bucketlake.connect(warehouse).sql(text)",
+    "read_table": "catalog.table(name).to_arrow()",
+    "write_table": "catalog.table(name).write_arrow(rows)",
+    "databases": "catalog.list_databases()",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,6 +414,11 @@ class Catalog:
         return self.table(name).alter(*changes)
 
     # ---- shown
+
+    if not TYPE_CHECKING:  # a checker must know which names there are
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute(self, name, {}, _NAMES)
 
     def __repr__(self) -> str:
         return listing_text("Catalog", self.warehouse)

@@ -84,7 +84,11 @@ else:  # loaded by the calls that need them: most look at a table and go
     parsing = lazy("bucketlake.predicate.parse")
     append_compact = lazy("bucketlake.ops.compact.append_compact")
 
-_NAMES = {**OF_OTHERS, "append": "table.write_arrow(rows)", "upsert": "table.write_arrow(rows), which upserts"}
+_NAMES = {
+    **OF_OTHERS,
+    **{"read": "table.to_arrow(), or bucketlake.connect(…).table(name).read()", "write": "table.write_arrow(rows)"},
+    **{"append": "table.write_arrow(rows)", "upsert": "table.write_arrow(rows), which upserts"},
+}
 Arrow = Any  # Arrow data, a pandas DataFrame, columns or rows in Python: see ops.given
 
 

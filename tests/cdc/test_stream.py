@@ -63,10 +63,33 @@ def test_the_command(classic: Lake, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert run(["cdc", "table", "db.t", *place, *options, "--json", "--computed-column", "b=upper(a)"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["events"], told["dead_letters"], told["tables"][0]["rows"]) == (3, 1, {"insert": 2})
+    assert told["letters"] == "db.t_dead_letters"
+    latin = '{"a": "Zürich"}'.encode("latin-1")  # ended the query, again and again
+    (folder / "2.part").write_bytes(latin + b'\n{"a": 3}\n')
+    (folder / "2.part").rename(folder / "2.json")
+    for said, wanted in (("out", "; 1 dead letter: bucketlake cat -w "), ("err", "nothing new\n")):
+        assert run(["cdc", "table", "db.t", *place, *options, "--computed-column", "b=upper(a)"]) == 0
+        assert wanted in getattr(capsys.readouterr(), said)
+    letter = classic.sql("SELECT reason, line, unbase64(event) FROM db.t_dead_letters WHERE batch = 1").collect()
+    assert [tuple(row) for row in letter] == [("not UTF-8", 1, latin)]
     assert run(["cdc", "database", "db", *place, *options]) == 1
     assert "which table" in capsys.readouterr().err
     assert run(["cdc", "table", "db.t", *place]) == 2
     assert "--kafka" in capsys.readouterr().err
+
+
+def test_the_command_says_which_line_ended_it(
+    classic: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It said where in Spark the query had failed."""
+    folder = tmp_path / "events"
+    _arrive(folder, "1", {"a": 1}, "x")
+    where = ["--warehouse", classic.catalog.warehouse, "--checkpoint", str(tmp_path / "checkpoint")]
+    how = ["--files", str(folder), "--format", "json", "--once", "--on-error", "stop"]
+    assert run(["cdc", "table", "db.t", *where, *how]) == 1
+    told = capsys.readouterr().err
+    assert "error: an event cannot be written [reason=not a JSON object, file=file:" in told
+    assert told.endswith("1.json, line=2]\n  do: --on-error dead-letter puts such events aside\n")
 
 
 def test_what_is_no_source_of_events_leaves_the_checkpoint_free(classic: Lake, tmp_path: Path) -> None:

@@ -33,6 +33,11 @@ def test_rewriting(run: Run, own: str) -> None:
     wider = run("rescale", "db.orders", "--buckets", "3", "--json", warehouse=own).json
     assert (wider["snapshot"], wider["files_before"]) == (5, 2)
     assert run("fsck", "db.orders", "--level", "rows", warehouse=own).status == 0
+    again = run("rescale", "db.orders", "--buckets", "2", warehouse=own)
+    assert again.out.endswith("\neach partition that was rescaled has 2 buckets now\n")
+    same = run("rescale", "db.orders", warehouse=own)
+    assert "nothing to do, each partition has 2 buckets already\n  do: name another number, --buckets N" in same.out
+    assert run("rescale", "db.orders", "--json", warehouse=own).json["snapshot"] is None
     ordered = run("cluster", "db.days", "--by", "n", "--json", warehouse=own).json
     assert ordered["snapshot"] == 4
     assert run("compact", "db.days", "-p", "day=a", "--json", warehouse=own).status == 0
@@ -55,6 +60,9 @@ def test_expiry_is_rehearsed_exactly(run: Run, own: str) -> None:
     assert {**done, "dry_run": True, "bytes": told["bytes"]} == told
     assert run("snapshots", "db.orders", "--json", warehouse=own).json[0]["snapshot"] == 4
     assert run("expire", "db.orders", "--only", "rows", warehouse=own).status == 2
+    assert "or an age: '7 d'" in run("expire", "db.orders", "--older-than", "x", warehouse=own).err
+    few = run("expire", "db.orders", "--retain-max", "1", warehouse=own)
+    assert (few.status, "(--retain-min, else snapshot.num-retained.min)" in few.err) == (1, True)
     assert "nothing to remove" in run("expire", "db.orders", *limits, "--dry-run", warehouse=own).out
     assert run("expire", "db.orders", "--only", "tags", "--older-than", "2999-01-01", "-y", warehouse=own).status == 0
     assert run("tags", "db.orders", "--json", warehouse=own).json == []

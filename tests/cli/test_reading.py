@@ -8,8 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import SparkRuntimeException
 from tests.cli.conftest import HOSTILE, Run
 
+from bucketlake.cli.output import Console
 from bucketlake.cli.text import Look, table
 
 READS: dict[tuple[str, ...], tuple[str, ...]] = {
@@ -165,3 +167,17 @@ def test_rows_are_blocks_where_numbers_would_be_cut(width: int) -> None:
     lines = table(head, rows, [True, True, False, False], Look(False, width))
     assert lines[:4] == ["bucket   0", "bytes    1,024.5 KiB", "created  2026-01-01 10:00:00", f"path     {rows[0][3]}"]
     assert lines[4:6] == ["", "bucket   1"]
+
+
+def test_wrong_usage_says_of_which_command(run: Run, shared: str) -> None:
+    for words in (("cat", "db.orders", "--where"), ("cat", "db.orders", "--wher", "x"), ("cat",)):
+        told = run(*words, warehouse=shared)
+        assert told.status == 2 and "at: Usage: bucketlake cat " in told.err
+        assert told.err.endswith("  do: bucketlake cat --help\n")
+
+
+def test_what_spark_refuses_is_no_fault_to_report(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    Console().failure(SparkRuntimeException("[CONFLICTING] Two folders.\n\nIf so, say it.\n\tat org.x.Y(Z.java)"))
+    assert capsys.readouterr().err == "error: [CONFLICTING] Two folders.\n  do: BUCKETLAKE_TRACE=1 shows where\n"
+    Console().failure(KeyError("x"))
+    assert "please report it" in capsys.readouterr().err

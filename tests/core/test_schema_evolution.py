@@ -139,3 +139,10 @@ def test_no_cast_names_the_column():
 def test_text_that_is_no_number():
     with pytest.raises(InvalidError, match="cannot be cast"):
         cast(["five"], "STRING", "INT")
+
+
+def test_a_stored_value_that_no_cast_takes_names_the_column_and_the_way_back():
+    stored, wanted = [column("x", "STRING")], [column("c", "INT")]
+    batch = pa.RecordBatch.from_arrays([pa.array(["1", "Rome"])], schema=arrow_schema(stored))
+    with pytest.raises(InvalidError, match=r"cannot be cast.*column=c,.*'Rome'.*ALTER the column back to STRING"):
+        evolve_batch(batch, read_mapping(stored, wanted))

@@ -10,13 +10,22 @@ from pyspark.errors import (
     NumberFormatException,
     ParseException,
     SparkRuntimeException,
+    StreamingQueryException,
 )
 
-from bucketlake.errors import AlreadyExistsError, BucketlakeError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.errors import (
+    AlreadyExistsError,
+    BucketlakeError,
+    ConflictError,
+    InvalidError,
+    NotFoundError,
+    UnsupportedError,
+)
 from bucketlake.spark import faults
-from bucketlake.spark.raised import StatementError, StatementSyntaxError
+from bucketlake.spark.raised import StatementError, StatementSyntaxError, of_query
 from bucketlake.spark.session import Lake
 from bucketlake.sql.query.retold import with_condition
+from bucketlake.sql.text import habits
 
 VIEW = "_pyspark_0123456789abcdef0123456789abcdef"
 
@@ -138,6 +147,8 @@ def test_statements_are_pointed_at(lake: Lake) -> None:
         ("SELECT * FROM vector_search('db.t', 'e', array(0.1f), 10)", "do: vector and full-text indexes are not"),
         ("CREATE CATALOG c WITH ('type' = 'paimon')", r"do: bucketlake\.connect"),
         ("ALTER FUNCTION db.f AS 'x' LANGUAGE JAVA", "do: functions are kept by no catalog"),
+        ("CALL system.rewrite_data_files('db.t')", r"do: procedures of the lake are in sys: CALL sys\.help\(\)"),
+        ("SELECT * FROM read_csv('a.csv')", "do: rows of a file are csv"),
         ("INSERT INTO db.t VALEUS (1, 'a')", "did you mean VALUES"),
         ("CREATE TABEL db.u (id INT)", "did you mean TABLE"),
         ("UPDAET db.t SET id = 1", "did you mean UPDATE"),
@@ -160,6 +171,51 @@ def test_statements_are_pointed_at(lake: Lake) -> None:
             lake.sql(statement)
     with pytest.raises(InvalidError, match="did you mean 'name'"):
         lake.catalog.table("db.t").to_arrow(where="nme = 1")
+
+
+def test_what_other_engines_say_is_told_as_it_is_said_here() -> None:
+    for text, place, told in (
+        ("CREATE TABLE x (id INT GENERATED ALWAYS AS IDENTITY)", "GENERATED", "leave it out"),
+        ("CREATE TABLE x (id INT) CLUSTERED BY (id) INTO 4 BUCKETS", "CLUSTERED", "'bucket-key'"),
+        ("CREATE TABLE x (id INT) CLUSTER BY (id)", "CLUSTER", "order_by"),
+        ("CREATE TABLE x (id INT) PARTITION BY (id)", "PARTITION", "PARTITIONED BY (a_column)"),
+        ("ALTER TABLE t EXECUTE expire_snapshots", "EXECUTE", "CALL sys.help()"),
+        ("ALTER TABLE t WRITE ORDERED BY a", "WRITE", "order_by"),
+        ("ALTER TABLE t CREATE BRANCH b", "CREATE", "CALL sys.create_branch"),
+        ("SELECT * FROM t LIMIT 1,2", ",2", "OFFSET"),
+        ("SHOW TABLE t", "t", "DESCRIBE t"),
+        ("SHOW COLUMNS t", "t", "SHOW COLUMNS IN t"),
+        ("DELETE t WHERE id = 1", "t WHERE", "DELETE FROM t"),
+        ("INSERT t VALUES (1)", "t VALUES", "INSERT INTO t"),
+        ("TRUNCATE t", "TRUNCATE", "TRUNCATE TABLE t"),
+        ("ANALYZE TABLE t", "", "COMPUTE STATISTICS"),
+        ("MERGE INTO t USING s ON t.a = s.a WHEN MATCHED UPDATE SET *", "UPDATE", "WHEN MATCHED THEN"),
+        ("GRANT SELECT ON t TO bob", "GRANT", "the storage says who"),
+    ):
+        assert told in (habits.remedy(text, text.rindex(place) if place else len(text)) or ""), text
+    for text, place in (  # a type, and names of tables that are near to keywords
+        ("CREATE TABLE x (id INT", ""),
+        ("CREATE TABLE orders id INT", "id INT"),
+        ("DROP TABLE db.orders now", "now"),
+    ):
+        assert habits.remedy(text, text.rindex(place) if place else len(text)) is None, text
+
+
+def test_what_ended_a_stream_is_told_without_traces() -> None:
+    head = "[STREAM_FAILED] Query [id = 6, runId = 7] terminated with exception: "
+    tail = " SQLSTATE: 39000 SQLSTATE: XXKST\n=== Streaming Query ===\nIdentifier: x\n"
+    trace = 'Traceback (most recent call last):\n  File "a.py", line 6, in f\n    g()\n    ^^^\n'
+    in_batch = f"{head}[FOREACH_BATCH_USER_FUNCTION_ERROR] Reason: Return Message: {trace}"
+    own = f"{in_batch}bucketlake.errors.ConflictError: lost [table=db.t]: try again\n{tail}"
+    found = of_query(StreamingQueryException(own))
+    assert type(found) is ConflictError and str(found) == "lost [table=db.t]: try again"
+    assert (found.what, found.remedy) == ("lost [table=db.t]", "try again")
+    twice = f"{in_batch}KeyError: 'a'\n\nDuring handling of the above exception:\n\n{trace}ValueError: b\nc\n{tail}"
+    assert str(of_query(StreamingQueryException(twice))) == "the query has ended [reason=ValueError: b\nc]"
+    spark = of_query(StreamingQueryException(f"{head}Path is gone.{tail}"))
+    assert str(spark) == "the query has ended [reason=Path is gone.]"
+    other = ValueError("x")
+    assert of_query(other) is other
 
 
 def test_names_that_are_missing_are_told_as_the_statement_has_them(classic: Lake) -> None:

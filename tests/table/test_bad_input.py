@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from bucketlake import BucketlakeError, Catalog, CorruptError, InvalidError, NotFoundError, Table, UnsupportedError
@@ -245,3 +247,23 @@ def test_files_that_a_compaction_could_not_write_are_refused_before(catalog: Cat
         table.write_arrow(pa.table({"pt": ["a"], "k": [1], "v": [1]}))
     assert table.latest_snapshot() is None
     assert not [path for path in Path(table.path).rglob("*.*") if path.is_file() and "schema" not in path.parts]
+
+
+@pytest.mark.parametrize("given", [lambda row: True, pc.field("k") == 1, {"k": 1}], ids=lambda one: type(one).__name__)
+def test_a_condition_that_is_none(table: Table, given: Any) -> None:
+    for call in (table.to_arrow, table.plan, table.files):
+        with pytest.raises(InvalidError, match=r"not a condition \[type=\w+\]: write it as SQL"):
+            call(where=given)
+
+
+def test_names_that_a_lake_on_spark_has_say_what_they_are_here(catalog: Catalog, table: Table) -> None:
+    for call, said in (
+        (lambda: catalog.sql("SELECT 1"), "bucketlake.connect(warehouse).sql(text)"),  # type: ignore[attr-defined]
+        (lambda: catalog.read_table("t"), "catalog.table(name).to_arrow()"),  # type: ignore[attr-defined]
+        (lambda: table.read(), "table.to_arrow()"),  # type: ignore[attr-defined]
+        (lambda: table.write([]), "table.write_arrow(rows)"),  # type: ignore[attr-defined]
+    ):
+        with pytest.raises(AttributeError, match=re.escape(f": write {said}")):
+            call()
+    with pytest.raises(AttributeError, match="'Catalog' object has no attribute 'nope'$"):
+        catalog.nope  # type: ignore[attr-defined]

@@ -58,3 +58,7 @@ def test_what_cannot_be_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert run(["ui", "-w", str(tmp_path), "--host", "0.0.0.0"]) == 2
     assert "--name" in capsys.readouterr().err
     assert run(["ui", "-w", str(tmp_path), "--port", "99999"]) == 2
+    capsys.readouterr()
+    for host in ("no.such.host.invalid", "203.0.113.7"):
+        assert run(["ui", "-w", str(tmp_path), "--port", "0", "--host", host]) == 1
+        assert "do: give an address of this machine as --host" in capsys.readouterr().err

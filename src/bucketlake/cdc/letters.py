@@ -55,8 +55,9 @@ def letters(bad: DataFrame, all_events: DataFrame, query: str, batch: int, files
     """Rows of dead letters. `bad`: events with `reason` and `target`; `all_events`: of the batch, by which lines are
     counted."""
     lined = _with_lines(bad, all_events) if files else bad.withColumn("line", F.lit(None).cast("bigint"))
+    value = F.col("value")
     made: dict[str, Column] = {
-        "event": F.col("value"),
+        "event": F.when(F.is_valid_utf8(value), value).otherwise(F.base64(value.cast("binary"))),
         "query": F.lit(query),
         "batch": F.lit(batch).cast("bigint"),
         "time": F.current_timestamp(),

@@ -70,7 +70,8 @@ class TableDone:
 
 @dataclass(frozen=True, slots=True)
 class SyncDone:
-    """What became of a batch. `events`: all that it held; `dead_letters`: those that were put aside."""
+    """What became of a batch. `events`: all that it held; `dead_letters`: those that were put aside, into the table
+    `letters`."""
 
     query: str
     batch: int
@@ -78,6 +79,7 @@ class SyncDone:
     dead_letters: int
     tables: tuple[TableDone, ...]
     millis: int
+    letters: str | None = None
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,11 @@ class CdcSink:
             done, aside = self._written(kept, events, made, found, batch)
         if self.job.told is not None:
             spent = clock.now_millis() - started
-            self.job.told(SyncDone(batch.query, number, found.events, aside, tuple(done), spent))
+            self.job.told(
+                SyncDone(
+                    batch.query, number, found.events, aside, tuple(done), spent, self.job.letters if aside else None
+                )
+            )
 
     # ---- what the batch holds
 
@@ -311,16 +317,11 @@ class CdcSink:
         if self.job.stops:
             first = made.orderBy("file", "line", "topic", "partition", "offset").first()
             assert first is not None
-            where = {
-                name: first[name]
-                for name in ("topic", "partition", "offset", "file", "line")
-                if first[name] is not None
-            }
+            where = {name: first[name] for name in ("topic", "partition", "offset", "file", "line")}
+            told = {"reason": first["reason"], "table": first["target"], **where}
             raise InvalidError(
                 "an event cannot be written",
-                reason=first["reason"],
-                table=first["target"],
-                **where,
+                **{name: value for name, value in told.items() if value not in (None, "")},
                 remedy="on_error='dead-letter' puts such events aside",
             )
         table = letters.letter_table(self.job.catalog, self.job.letters)

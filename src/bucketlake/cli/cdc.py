@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,16 +11,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 from bucketlake.cli.answer import UsageError, columns, document
 from bucketlake.cli.command import CHANGING, add
 from bucketlake.cli.grammar import Argument, Group, Option
-from bucketlake.cli.text import clean, count
-from bucketlake.cli.warehouse import InWarehouse, open_warehouse, pairs_of
+from bucketlake.cli.text import clean, count, is_terminal
+from bucketlake.cli.warehouse import InWarehouse, pairs_of
 from bucketlake.lazy import lazy
 
 if TYPE_CHECKING:
-    import bucketlake
     from bucketlake import cdc
     from bucketlake.cdc.sink import SyncDone
+    from bucketlake.cli.shell import running
+    from bucketlake.ops.check import remedy
+    from bucketlake.spark import raised
+    from bucketlake.spark.session import Lake
 else:
-    bucketlake, cdc = lazy("bucketlake"), lazy("bucketlake.cdc")
+    cdc, raised = lazy("bucketlake.cdc"), lazy("bucketlake.spark.raised")
+    remedy = lazy("bucketlake.ops.check.remedy")
+    running = lazy("bucketlake.cli.shell.running")
 
 
 class Sync(InWarehouse):
@@ -144,22 +150,36 @@ def database(given: SyncDatabase) -> None:
 
 def _run(given: Sync, target: str, call: str) -> None:
     source = given.source()
-    catalog = open_warehouse(given.warehouse, must_exist=False)
-    lake = bucketlake.connect(catalog.warehouse, options=dict(catalog.options))
+    lake = _lake(given)
+    came = threading.Event()
 
     def tell(done: SyncDone) -> None:
-        print(document(_object(done)) if given.json else _line(done), flush=True)
+        came.set()
+        print(document(_object(done)) if given.json else _line(given, done), flush=True)
 
     query = getattr(cdc, call)(lake, source, target, given.checkpoint, told=tell, **given.how())
+    given.console.note(f"{source.what} into {target}" + ("" if given.once else "; Ctrl-C ends it"))
     told = threading.Event()
     before = signal.signal(signal.SIGTERM, lambda *_: told.set())
     try:
         while not told.is_set() and not query.awaitTermination(1):
             pass
+    except Exception as error:
+        raise raised.of_query(error) from error
     finally:
         signal.signal(signal.SIGTERM, before)
         if query.isActive:
             query.stop()
+    if given.once and not came.is_set():
+        given.console.note("nothing new")
+
+
+def _lake(given: Sync) -> Lake:
+    """The warehouse, on a Spark that is started beside: its client in this thread would tell Ctrl-C by traces."""
+    start = running.Start(given.warehouse, None, {})
+    if is_terminal(sys.stderr):
+        given.console.note("starting Spark …")
+    return start.lake()
 
 
 def _object(done: SyncDone) -> Mapping[str, Any]:
@@ -171,16 +191,20 @@ def _object(done: SyncDone) -> Mapping[str, Any]:
         "batch": done.batch,
         "events": done.events,
         "dead_letters": done.dead_letters,
+        "letters": done.letters,
         "tables": tables,
         "millis": done.millis,
     }
 
 
-def _line(done: SyncDone) -> str:
+def _line(given: Sync, done: SyncDone) -> str:
     parts = [
         f"{item.table} {', '.join(f'{rows:,} {kind}s' for kind, rows in item.rows.items())}" for item in done.tables
     ]
-    bad = f"; {count(done.dead_letters, 'dead letter')}" if done.dead_letters else ""
+    bad = ""
+    if done.letters is not None:
+        look = remedy.shell_line("cat", given.place, (done.letters,))
+        bad = f"; {count(done.dead_letters, 'dead letter')}: {look}"
     return clean(
         f"batch {done.batch}: {count(done.events, 'event')}; {'; '.join(parts) or 'no rows'}{bad}; {done.millis:,} ms"
     )
@@ -193,6 +217,7 @@ def register(app: Group) -> None:
         batch="id: its number",
         events="count: what it held",
         dead_letters="count: events that were put aside",
+        letters="text: the table that they are in",
         tables="json: each table with its changes and its snapshot",
         millis="count: how long it took",
     )

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -40,6 +41,7 @@ __all__ = [
 ]
 
 READING, CHANGING, OTHER = "Look", "Change and maintain", "Other"
+_VALUE = r"\[?(['\"]?)([^'\"\],; ]+)\1\]?"  # of an argument, as an error writes it
 EXIT = "0 done; 1 failed or refused; 2 wrong usage"
 
 Json = Annotated[bool, Option("--json", help="One JSON document instead of text.")]
@@ -51,10 +53,19 @@ class Arguments:
 
     def __init__(self, **values: Any) -> None:
         self.__dict__.update(values)
-        self.console = Console(self._form())
+        self.console = Console(self._form(), spelled=self._spelled)
 
     def _form(self) -> str:
         return "json" if getattr(self, "json", False) else "table"
+
+    def _spelled(self, text: str) -> str:
+        """What an error says to do, with this command's options in place of the arguments of Python they stand for."""
+        said = {name: grammar.said_of(hint) for name, hint in _hints(type(self)).items()}
+        names = {name: one.names[0] for name, one in said.items() if isinstance(one, Option) and "_" in name}
+        for name, option in names.items():
+            text = re.sub(rf"(?<![\w.]){name}={_VALUE}", rf"{option} \2", text)
+            text = re.sub(rf"(?<![\w.]){name}(?![\w(=])", option, text)
+        return text
 
     def check(self) -> None:
         """UsageError for what makes no sense together."""

@@ -162,6 +162,14 @@ class Command(click.Command):
         super().__init__(name, callback=run, params=list(parameters), help=run.__doc__, context_settings=dict(HELP))
         self.panel, self.made = panel, made
 
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """As click does; its errors about an option's value say of which command, too."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx
+            raise
+
     def format_options(self, ctx: Context, formatter: click.HelpFormatter) -> None:
         """What help says of arguments and options."""
         _explained(self, ctx, formatter)

@@ -20,6 +20,7 @@ from bucketlake.errors import InvalidError
 from bucketlake.lazy import lazy
 
 if TYPE_CHECKING:
+    from bucketlake.cli.shell import running
     from bucketlake.env import rehearsal
     from bucketlake.env.rehearsal import Rehearsal
     from bucketlake.format.metadata.snapshot import Snapshot
@@ -27,11 +28,10 @@ if TYPE_CHECKING:
     from bucketlake.options import options as known_options
     from bucketlake.table import Table
 else:
+    running = lazy("bucketlake.cli.shell.running")
     rehearsal = lazy("bucketlake.env.rehearsal")
     remedy = lazy("bucketlake.ops.check.remedy")
     known_options = lazy("bucketlake.options.options")
-
-bucketlake = lazy("bucketlake")
 
 
 class Changing(OfTable):
@@ -88,7 +88,7 @@ class Rewriting(Changing, Where):
         if not self.spark:
             yield found
             return
-        lake = bucketlake.connect(self.catalog.warehouse, options=dict(self.catalog.options))
+        lake = running.Start(self.warehouse, None, {}).lake()  # beside: its client would tell Ctrl-C by traces
         try:
             yield lake.table(self.named())
         finally:
@@ -168,15 +168,32 @@ def rescale(given: Rescale) -> Facts:
         done: Snapshot | None = handle.rescale(given.buckets, on_progress=Drawn(), **asked)
         return done
 
-    told = _rewritten(given, run, "rescale")
     found = given.plain_table()
     own = found.schema.bucket
-    if told.values["snapshot"] is None or own < 1 or given.buckets in (None, own):
+    wanted = own if given.buckets is None else given.buckets
+    if wanted == own and {file.total_buckets for file in found.files()} == {own}:
+        return _rescaled_already(given, found)
+    told = _rewritten(given, run, "rescale")
+    if told.values["snapshot"] is None:
         return told
-    step = remedy.set_options(found.name, {"bucket": str(given.buckets)})
-    note = f"the option bucket is {own}, and writers refuse what has another number of buckets: set it, too"
-    more = [clean(note), clean(f"  do: {remedy.command_line(step, given.place)}")]
-    return replace(told, text=[*(told.text or ()), *more])
+    more = [f"each partition that was rescaled has {count(wanted, 'bucket')} now"]
+    if own > 0 and wanted != own:
+        step = remedy.set_options(found.name, {"bucket": str(given.buckets)})
+        more += [
+            f"the option bucket is {own}, and writers refuse what has another number of buckets: set it, too",
+            f"  do: {remedy.command_line(step, given.place)}",
+        ]
+    return replace(told, text=[*(told.text or ()), *map(clean, more)])
+
+
+def _rescaled_already(given: Rescale, found: Table) -> Facts:
+    """Nothing: a rewrite into the number that every partition has would cost as much and change nothing."""
+    files, size = _extent(found)
+    told = f"rescale {found.name}: nothing to do, each partition has {count(found.schema.bucket, 'bucket')} already"
+    do = "" if given.buckets is not None else "  do: name another number, --buckets N"
+    values = {"table": found.name, "snapshot": None, "seconds": 0.0}
+    values |= {"files_before": files, "files": files, "bytes_before": size, "bytes": size}
+    return Facts(values, text=[clean(line) for line in (told, do) if line])
 
 
 def _rewritten(given: Rewriting, run: Callable[[Any], Snapshot | None], what: str) -> Facts:
@@ -230,7 +247,7 @@ class Removing(Changing):
         except InvalidError:
             age = None
         now = self.catalog.env.clock.now_millis()
-        millis = millis_of(self.older_than) if age is None else now - age
+        millis = millis_of(self.older_than, ", or an age: '7 d', '12 h'") if age is None else now - age
         return datetime.fromtimestamp(millis / 1000, timezone.utc)
 
     def rehearsing(self, found: Table) -> tuple[Table, Rehearsal]:

@@ -14,7 +14,7 @@ import csv
 import io
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from bucketlake.cli.text import aligned, clean, is_terminal, look_of, table
 from bucketlake.errors import BucketlakeError, InvalidError
 from bucketlake.lazy import lazy
 from bucketlake.redaction import redact
+from bucketlake.traces import message
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -38,10 +39,12 @@ FORMATS = ("table", "json", "jsonl", "csv", "arrow")
 
 @dataclass(slots=True)
 class Console:
-    """Where a command writes. `form`: of rows, one of FORMATS; `quiet`: no progress and no notes."""
+    """Where a command writes. `form`: of rows, one of FORMATS; `quiet`: no progress and no notes; `spelled`: what an
+    error says to do, in words of the command line."""
 
     form: str = "table"
     quiet: bool = False
+    spelled: Callable[[str], str] = str
     noted: list[str] = field(default_factory=list)
 
     @property
@@ -130,7 +133,7 @@ class Console:
         status = USAGE if isinstance(error, UsageError) else FAILED
         what, place, remedy = told(error)
         place = place if table is None else {**place, "table": table}
-        remedy = remedy or otherwise
+        remedy = self.spelled(remedy) if remedy else otherwise
         if self.is_json:
             kind = type(error).__name__
             print(document({"error": {"kind": kind, "what": what, "place": place, "remedy": remedy}}), file=sys.stderr)
@@ -165,7 +168,10 @@ def told(error: BaseException) -> tuple[str, dict[str, Any], str | None]:
         return error.strerror, place, _REMEDIES.get(error.strerror)
     if isinstance(error, MemoryError):
         return "not enough memory", {}, "read fewer columns, or use --where or --limit"
-    where = "BUCKETLAKE_TRACE=1 shows where; please report it"
+    where = "BUCKETLAKE_TRACE=1 shows where"
+    if type(error).__module__.startswith("pyspark."):  # of what was asked of Spark, not of a fault here
+        return redact(message(error).split("\n\n")[0]), {}, where
+    where += "; please report it"
     return f"{type(error).__name__}: {text.splitlines()[0]}", {}, where
 
 

@@ -55,7 +55,7 @@ class Sql(WithWarehouse):
         """What stays after Ctrl-C."""
         runner: running.Runner | None = self.__dict__.get("_runner")
         ran = "nothing ran" if runner is None else runner.cancelled()
-        return f"{clean(ran)}; what earlier ones committed stays"
+        return clean(ran) if ran == "nothing ran" else f"{clean(ran)}; what earlier ones committed stays"
 
 
 def sql(given: Sql) -> None:

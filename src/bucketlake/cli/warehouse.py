@@ -43,6 +43,7 @@ __all__ = [
 
 T = TypeVar("T")
 VARIABLE = "BUCKETLAKE_WAREHOUSE"
+_A_TIME = "2026-01-31, or 2026-01-31 10:00:00"
 _PLAIN = re.compile(r"[\w.-]+")
 
 
@@ -283,14 +284,15 @@ class Travel(Arguments):
         return found
 
 
-def millis_of(text: str) -> int:
-    """Epoch milliseconds of a time; without a zone it is this machine's. UsageError for what is none."""
+def millis_of(text: str, otherwise: str = "") -> int:
+    """Epoch milliseconds of a time; without a zone it is this machine's. UsageError for what is none; `otherwise`: what
+    else could have been written."""
     try:
         told = text.strip()
         moment = datetime.fromisoformat(told[:-1] + "+00:00" if told[-1:] in "zZ" else told)
         return round(moment.timestamp() * 1000)
     except (ValueError, OverflowError, OSError) as error:
-        raise UsageError("not a time", value=text, remedy="write 2026-01-31, or 2026-01-31 10:00:00") from error
+        raise UsageError("not a time", value=text, remedy=f"write {_A_TIME}{otherwise}") from error
 
 
 def partition_text(partition: Mapping[str, str]) -> str:

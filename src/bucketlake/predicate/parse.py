@@ -70,9 +70,17 @@ def parse_where(sql_text: str, fields: Sequence[DataField], zone: str = "UTC") -
     return _Reader(Words(sql_text), fields, zone_of(zone)).condition()
 
 
+def check_condition(where: object) -> None:
+    """InvalidError for what is neither SQL text nor a predicate, such as an expression of another library."""
+    if not isinstance(where, (str, Predicate)):
+        remedy = "write it as SQL: where=\"id > 3 AND name = 'a'\""
+        raise InvalidError("not a condition", type=type(where).__name__, remedy=remedy)
+
+
 def exact_where(where: str | Predicate, fields: Sequence[DataField]) -> Predicate:
-    """A condition that is evaluated without Spark. InvalidError as `parse_where`, and where a text is no value of the
-    column beside it; UnsupportedError for what only Spark can evaluate."""
+    """A condition that is evaluated without Spark. InvalidError as `parse_where`, where it is none, and where a text is
+    no value of the column beside it; UnsupportedError for what only Spark can evaluate."""
+    check_condition(where)
     found = parse_where(where, fields) if isinstance(where, str) else where
     if is_exact(found):
         return found

@@ -87,13 +87,26 @@ def evolve_batch(batch: pa.RecordBatch, columns: Sequence[ReadColumn]) -> pa.Rec
             array = batch.column(column.source.name)
             if isinstance(array, pa.DictionaryArray):
                 target = target.with_type(array.type)
-            array = cast_array(array, column.source.type, column.field.type) if column.cast else array
+            array = _cast_column(array, column) if column.cast else array
         nullable = target.nullable or array.null_count > 0
         arrays.append(array)
         fields.append(target.with_nullable(nullable))
     if not arrays:
         return batch.select([])
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _cast_column(array: pa.Array, column: ReadColumn) -> pa.Array:
+    assert column.source is not None
+    try:
+        return cast_array(array, column.source.type, column.field.type)
+    except InvalidError as error:
+        raise InvalidError(
+            error.what,
+            column=column.field.name,
+            **error.details,
+            remedy=f"ALTER the column back to {type_text(column.source.type)}, and give texts a column of their own",
+        ) from error
 
 
 def _no_cast(column: str, source: DataType, target: DataType) -> UnsupportedError:

@@ -46,7 +46,7 @@ from bucketlake.schema.schema import KIND_FIELD, ROW_ID_FIELD, SEQUENCE_FIELD, B
 from bucketlake.spark import actions, instants
 from bucketlake.spark.beside import NOTHING, Beside
 from bucketlake.spark.cluster import parallelism
-from bucketlake.spark.column_text import expression_given
+from bucketlake.spark.column_text import condition_text, expression_given
 from bucketlake.spark.maintain.compaction import after_no_change
 from bucketlake.spark.read import among, reader
 from bucketlake.spark.read.native import ROW_INDEX
@@ -225,7 +225,7 @@ def _under_keys(spark: SparkSession, table: Table, keys: Keys, base: Snapshot) -
 
 
 def update(
-    spark: SparkSession, table: Table, assignments: Mapping[str, Any], where: str | Predicate | None
+    spark: SparkSession, table: Table, assignments: Mapping[str, Any], where: str | Predicate | Column | None
 ) -> Snapshot | None:
     """Set columns of the matching rows. `assignments`: column → SQL expression or Column over the old row.
 
@@ -234,6 +234,7 @@ def update(
     table = table.for_changing(rows=True)
     schema = table.schema
     columns = assigned_columns(schema, assignments)
+    where = condition_text(where)
     refuse_update(schema, columns)
     values = {name: F.expr(value) if isinstance(value, str) else value for name, value in columns.items()}
     chosen = [values.get(name, F.col(quoted(name))).alias(name) for name in schema.field_names]

@@ -22,6 +22,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as T
 
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.predicate.parse import check_condition
 from bucketlake.predicate.tree import Predicate, literal_sql
 from bucketlake.spark.types import quoted
 from bucketlake.values import dataclass
@@ -58,8 +59,12 @@ def column_text(column: Column, frame: DataFrame | None = None, name: str = "") 
 
 
 def condition_text(where: str | Predicate | Column | None) -> str | Predicate | None:
-    """A condition that may be a Column, as text. UnsupportedError for one that has no certain text."""
+    """A condition that may be a Column, as text. InvalidError for what is none, UnsupportedError for a Column that has
+    no certain text."""
+    if where is None:
+        return None
     if not isinstance(where, Column):
+        check_condition(where)
         return where
     text = column_text(where)
     if text is None:

@@ -4,6 +4,7 @@ with interrupts_stay(): …     Ctrl-C is raised as such, and a job that was can
 with told_as_ours(): …        the same, and errors of a call's own expressions and rows
 made(error)                   one of them as ours, without its place
 of_task(error)                what our own code raised in a task
+of_query(error)               what ended a streaming query
 what(error)                   its message, without plans, traces and texts of ours
 """
 
@@ -26,8 +27,10 @@ from pyspark.errors import (
     PySparkException,
     PythonException,
     SparkRuntimeException,
+    StreamingQueryException,
 )
 
+from bucketlake import errors
 from bucketlake.errors import (
     BucketlakeError,
     CorruptError,
@@ -41,6 +44,10 @@ from bucketlake.spark import faults
 
 FILE_CHANGED = "a data file changed while it was read, or is not what its metadata says: read again"
 _IN_TASK = re.compile(r"^bucketlake\.errors\.(\w+): (.*?)$(?=\n*\Z|\n\s*\n|\n\tat |\n\w)", re.MULTILINE | re.DOTALL)
+# Of a query's error: what Python raised in its batch, and what Spark's own message begins with.
+_IN_BATCH = re.compile(r"^([\w.]*?)(\w+): (.*?)(?=\n? SQLSTATE: |\n=== |\n\tat |\Z)", re.MULTILINE | re.DOTALL)
+_STACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+")
+_OF_QUERY = re.compile(r".*?terminated with exception: (.*?)(?= SQLSTATE: |\n=== |\n\tat |\Z)", re.DOTALL)
 _CANCELLED = re.compile(r"\[(SPARK_JOB_CANCELLED)\] (.*?)(?: SQLSTATE: (\w{5}))?$", re.MULTILINE)
 _NAMED = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ")
 _STATES = {  # of what catalogs say in Spark's words
@@ -154,6 +161,24 @@ def of_task(error: PySparkException) -> BucketlakeError | None:
     found = _IN_TASK.findall(str(error)) if isinstance(error, PythonException) else []
     kind = _OURS.get(found[-1][0]) if found else None
     return None if kind is None else kind(found[-1][1].strip())
+
+
+def of_query(error: Exception) -> Exception:
+    """What ended a streaming query: an error of ours as its batch raised it, else what is told, without traces. Other
+    errors are what they are."""
+    if not isinstance(error, StreamingQueryException):
+        return error
+    text = str(error)
+    stack = [found.end() for found in _STACK.finditer(text)]
+    raised = _IN_BATCH.match(text, stack[-1]) if stack else None
+    if raised is None:
+        found = _OF_QUERY.match(text)
+        return BucketlakeError("the query has ended", reason=(found[1] if found else text).strip())
+    kind = getattr(errors, raised[2], None) if raised[1] == "bucketlake.errors." else None
+    if not isinstance(kind, type) or not issubclass(kind, BucketlakeError):
+        return BucketlakeError("the query has ended", reason=f"{raised[2]}: {raised[3].strip()}")
+    told, sign, remedy = raised[3].strip().rpartition("]: ")
+    return kind(f"{told}]", remedy=remedy) if sign else kind(remedy)
 
 
 def what(error: PySparkException) -> faults.Told:

@@ -253,7 +253,7 @@ class LakeTable(Streams):
         Spec: docs/spec/row_changes.md#update
         """
         with told_as_ours("""values are SQL expressions, in which a text stands in quotes: {"column": "'text'"}"""):
-            return changes.update(self._running, self.table.with_options(options), assignments, condition_text(where))
+            return changes.update(self._running, self.table.with_options(options), assignments, where)
 
     def merge(
         self, source: Any, on: Expression, alias: str | None = None, source_alias: str = "source"

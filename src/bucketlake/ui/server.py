@@ -10,6 +10,7 @@ Spec: docs/page.md
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -44,11 +45,13 @@ from bucketlake.report.history import cut
 from bucketlake.ui.guard import Access, App, Door
 from bucketlake.ui.jobs import Jobs
 from bucketlake.ui.look import ANSWERS, Query, place_of
+from bucketlake.ui.punctual import Punctual
 from bucketlake.values import dataclass
 
 PORT = 8765
 GONE = ("no such file", "a data file is gone")  # of errors of a table that is there
 TRIED = 20  # ports, where the usual one is taken
+BODY_SECONDS = 10.0  # until a request that changes something is there whole
 STATUS: tuple[tuple[type[Exception], int, str], ...] = (
     (InvalidError, 400, "invalid"),
     (NotFoundError, 404, "missing"),
@@ -169,10 +172,13 @@ class _Server:
         if not self._limits.allow_maintenance:
             return _failure(403, "read-only", "the page is read-only: start it with --allow-maintenance")
         body = b""
-        async for part in request.stream():
-            body += part
-            if len(body) > self._limits.request_bytes:
-                return _failure(413, "invalid", "the request is too large")
+        with anyio.move_on_after(BODY_SECONDS) as waiting:
+            async for part in request.stream():
+                body += part
+                if len(body) > self._limits.request_bytes:
+                    return _failure(413, "invalid", "the request is too large")
+        if waiting.cancelled_caught:
+            return _failure(408, "slow", "the request did not come to its end")
         try:
             found = json.loads(body)
         except (ValueError, RecursionError):
@@ -261,8 +267,10 @@ class Address:
             except OSError as error:
                 found.close()
                 failure = error
+        named = isinstance(failure, socket.gaierror) or getattr(failure, "errno", None) == errno.EADDRNOTAVAIL
+        remedy = "give an address of this machine as --host" if named else "choose another --port"
         raise StorageError(
-            "cannot listen", host=self.host, port=self.port, detail=str(failure), remedy="choose another --port"
+            "cannot listen", host=self.host, port=self.port, detail=str(failure), remedy=remedy
         ) from failure
 
 
@@ -285,6 +293,7 @@ class Running:
             server_header=False,
             date_header=False,
             proxy_headers=False,
+            http=Punctual,
             timeout_keep_alive=20,
             limit_concurrency=100,
             timeout_graceful_shutdown=3,

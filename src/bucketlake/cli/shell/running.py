@@ -58,6 +58,9 @@ class Start:
         self._database, self._settings, self._verbose = database, settings, verbose
         if database is not None:
             self.catalog.list_tables(database)  # NotFoundError
+        # One of this thread's own is not seen by another; who has not loaded PySpark has none.
+        loaded = sys.modules.get("pyspark.sql")
+        self._session: Any = None if loaded is None else loaded.SparkSession.getActiveSession()
         self._made: Future[Lake] = Future()
         threading.Thread(target=self._make, daemon=True).start()
 
@@ -65,6 +68,7 @@ class Start:
         try:
             lake = sessions.connect(
                 self.catalog.warehouse,
+                spark=self._session,
                 front=sql.FRONT,
                 options=self.catalog.options,
                 verbose=self._verbose,
@@ -98,12 +102,14 @@ class Runner:
     def __init__(self, start: Start, console: Console, limit: int | None = None) -> None:
         self.start, self.console, self.limit = start, console, limit
         self.form = console.form
-        self.is_timed = self.is_paged = self._is_told = False
+        self.is_timed = self.is_paged = self._is_told = self._has_run = False
         self._clock = SystemClock()
         self._committed: list[str] = []  # by the statement that runs, or ran last
 
     def cancelled(self) -> str:
         """What is said of a statement that was interrupted: what it had committed stays."""
+        if not self._has_run:
+            return "nothing ran"
         if not self._committed:
             return "the statement that ran was cancelled"
         return f"the statement that ran was cancelled after it had committed {', '.join(self._committed)}"
@@ -126,6 +132,7 @@ class Runner:
 
     def _run(self, statement: str) -> None:
         lake = self._lake()
+        self._has_run = True
         began = self._clock.now_millis()
         with self._noting_commits(), cancelled_with_us(lake.spark):
             frame = lake.sql(statement)

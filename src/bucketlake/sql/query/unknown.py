@@ -26,6 +26,10 @@ _ROUTINE = re.compile(rf"\[(UNRESOLVED_ROUTINE|UNRESOLVABLE_TABLE_VALUED_FUNCTIO
 _UNSEARCHED = "vector and full-text indexes are not supported; ORDER BY a distance … LIMIT n finds the nearest"
 _SEARCHES = ("vector_search", "full_text_search", "hybrid_search")  # of Paimon's
 _CHANGES = ("table_changes", "table_changes_by_path")  # as Databricks names them
+_FILES = re.compile(r"(read|scan)_(csv|json|ndjson|parquet|files|avro|orc)(_auto)?", re.IGNORECASE)  # as DuckDB does
+_OF_FILES = (
+    "rows of a file are csv.`path`, json.`path`, parquet.`path`; CREATE TEMPORARY VIEW … USING csv takes options"
+)
 
 
 class UnknownNameError(ToldError, NotFoundError, AnalysisException):  # type: ignore[misc]
@@ -51,6 +55,7 @@ def meant_function(lake: Lake, error: Exception) -> str | None:
     if found[1] != "UNRESOLVED_ROUTINE":
         remedy = f"{ours[0]}('table', startSnapshotId, endSnapshotId)" if name.lower() in _CHANGES else None
         remedy = _UNSEARCHED if name.lower() in _SEARCHES else remedy
+        remedy = _OF_FILES if _FILES.fullmatch(name) else remedy
         return remedy or did_you_mean(name, ours)
     own = [f"sys.{one}" for one in (*sys_functions.NAMES, max_pt.NAME)]
     known = [str(row[0]) for row in lake.spark.sql("SHOW FUNCTIONS").collect()]

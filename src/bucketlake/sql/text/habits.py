@@ -1,7 +1,8 @@
 """What statements of other engines, and usual slips, are here: the remedy of an error about a statement nobody reads.
 
 remedy(statement, place) -> text     by how it begins, by words that only others know, by what stands at the place,
-                                     by the keyword that a misspelt one is near
+                                     by the keyword that a misspelt one is near, by what its verb has to have
+begun(statement) -> text             by how it begins alone
 misspelt(statement) -> bool          whether its first word is a slip of the pen: Spark shows where
 """
 
@@ -15,6 +16,7 @@ from bucketlake.ops.system import registry
 _CATALOG = "bucketlake.connect(warehouse, metastore=…) opens a catalog; its options are arguments"
 _FUNCTION = "functions are kept by no catalog here: CREATE TEMPORARY FUNCTION, or spark.udf.register"
 _UPSERT = "an INSERT INTO a table with a primary key is an upsert"
+_SORTED = "CALL sys.compact(table => 't', order_strategy => 'zorder', order_by => 'a,b') sorts append tables"
 _ALONE = "each statement is a commit of its own; CALL sys.rollback goes back to an older snapshot"
 # How a statement begins -> what to say here.
 _BEGINNINGS = {
@@ -30,6 +32,10 @@ _BEGINNINGS = {
     r"SHOW +HISTORY\b": "SELECT * FROM `t$snapshots`",
     r"SHOW +CREATE +VIEW\b": "SHOW CREATE TABLE",
     r"SHOW +TABLE *\Z": "SHOW TABLES, or SHOW TABLE EXTENDED LIKE '*'",
+    r"SHOW +TABLE +(?!EXTENDED\b|STATUS\b)": "DESCRIBE t, SHOW CREATE TABLE t, or SHOW TABLES",
+    r"SHOW +COLUMNS +(?!IN\b|FROM\b)": "SHOW COLUMNS IN t",
+    r"CALL +(\w+\.)?system\.": "procedures of the lake are in sys: CALL sys.help() lists them",
+    r"(GRANT|REVOKE|DENY)\b": "no catalog here keeps rights: the storage says who may read and write",
     r"SHOW +TABLE +STATUS\b": "SHOW TABLE EXTENDED LIKE '*'",
     r"SHOW +(INDEX|INDEXES|KEYS)\b": "SHOW TBLPROPERTIES names the primary key and the file indexes of a table",
     r"SHOW +PROCEDURES\b": "CALL sys.help() lists them",
@@ -46,6 +52,25 @@ _WORDS = {
     r"\bON +(CONFLICT|DUPLICATE +KEY)\b": _UPSERT,
     r"\b(ARRAY|MAP) *\[ *[^\d\]]": "array(1, 2), map('a', 1)",
     r"\bRETURNING\b": "nothing is returned: SELECT it",
+    r"\bLIMIT +\d+ *, *\d": "LIMIT 10 OFFSET 20: how many, and behind how many",
+}
+# What stands at the place, as others have it -> what to say.
+_HERE = {
+    r"PARTITION +BY\b": "PARTITIONED BY (a_column)",
+    r"CLUSTERED +BY\b": "TBLPROPERTIES ('bucket' = '4', 'bucket-key' = 'a_column')",
+    r"CLUSTER +BY\b": _SORTED,
+    r"WRITE +\w+": _SORTED,
+    r"(GENERATED|AUTO_INCREMENT|IDENTITY)\b": "leave it out: the query that writes gives the value",
+    r"EXECUTE\b": "procedures are called: CALL sys.help() lists them",
+    r"(CREATE|REPLACE|DROP) +BRANCH\b": "CALL sys.create_branch('t', 'b'), CALL sys.delete_branch('t', 'b')",
+}
+# What verbs have to have, where nothing nearer is known.
+_WHOLE = {
+    r"DELETE +(?!FROM\b)": "DELETE FROM t WHERE …",
+    r"INSERT +(?!INTO\b|OVERWRITE\b)": "INSERT INTO t …, or INSERT OVERWRITE t …",
+    r"TRUNCATE +(?!TABLE\b)": "TRUNCATE TABLE t",
+    r"ANALYZE\b": "ANALYZE TABLE t COMPUTE STATISTICS",
+    r"MERGE\b": "MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
 }
 # What stands where Spark stumbled -> what to say; {} is the name around it.
 _SIGNS = {
@@ -80,7 +105,8 @@ _CLAUSES = _listed(
     " OFFSET ORDER OUTER OVERWRITE PARTITION PARTITIONED RIGHT SELECT TABLE TBLPROPERTIES THEN TIMESTAMP UNION USING"
     " VALUES VERSION WHEN WHERE"
 )
-_KEYWORDS = {*_VERBS, *_CLAUSES, *(word for words in _BEHIND.values() for word in words)}
+_KEYWORDS = {*_VERBS, *_CLAUSES, *(word for words in _BEHIND.values() for word in words), "INT"}
+_NAMED = _listed("DATABASE EXISTS FROM INTO JOIN OVERWRITE SCHEMA TABLE UPDATE USE USING VIEW")  # names follow
 _NEAR = 0.75  # FORM for FROM
 
 
@@ -93,8 +119,13 @@ def remedy(statement: str, place: int | None = None) -> str | None:
         name = shown[1].lower()
         told = f"SELECT * FROM `t${name}`" if name in registry.NAMES and name not in _STATEMENTS else None
     if told is None and place is not None:
-        told = _of_sign(statement, place)
-    return told or _meant(statement, place)
+        told = _first(_HERE, " ".join(statement[place:].split()), "") or _of_sign(statement, place)
+    return told or _meant(statement, place) or _first(_WHOLE, text, "")
+
+
+def begun(statement: str) -> str | None:
+    """What to do instead of a statement of others that can be read here, by how it begins; None: nothing is known."""
+    return _first(_BEGINNINGS, " ".join(statement.split()), "")
 
 
 def misspelt(statement: str) -> bool:
@@ -117,10 +148,18 @@ def _meant(statement: str, place: int | None) -> str | None:
     asked += [(word, _BEHIND[verb]) for verb, word in [words] if verb in _BEHIND] if len(words) > 1 else []
     if place is not None:
         around = re.match(r"\w*", statement[place:]), re.search(r"(?<!`)\b(\w+)\s*\Z", statement[:place])
-        stand = [found[0].strip().upper() for found in around if found is not None]
+        here, before = (found[0].strip().upper() if found is not None else "" for found in around)
+        named = around[1] is not None and _is_name(statement[: around[1].start()])
+        stand = [here] if named else [here, before]
         asked += [(word, _CLAUSES) for word in stand if word not in _KEYWORDS]
     near = next((found for word, known in asked if (found := _nearest(word, known))), None)
     return None if near is None else f"did you mean {near}?"
+
+
+def _is_name(before: str) -> bool:
+    """Whether what follows a text is a name, however near to a keyword it may be."""
+    word = re.search(r"(\w+|\.)\s*\Z", before)
+    return word is not None and (word[1] == "." or word[1].upper() in _NAMED)
 
 
 def _nearest(word: str, known: list[str]) -> str | None:
