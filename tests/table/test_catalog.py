@@ -12,9 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.sim.clock import FakeClock
+from tests.sim.storage import FaultStorage
 
 import bucketlake
 from bucketlake.catalog import Catalog
+from bucketlake.env.env import Env
 from bucketlake.env.local import LocalStorage
 from bucketlake.errors import (
     AlreadyExistsError,
@@ -375,3 +378,18 @@ def test_a_table_that_is_made_while_one_of_its_name_goes_stays(tmp_path: Path, m
     monkeypatch.setattr(LocalStorage, "delete_all", delete_all)
     catalog.drop_table("t")
     assert made and catalog.table("t").to_arrow().to_pylist() == [{"k": 7}]
+
+
+def test_looking_for_all_tables_looks_at_the_warehouse_once(tmp_path: Path) -> None:
+    """Not once a database: a storage may hold thousands."""
+    storage = FaultStorage(LocalStorage())
+    catalog = Catalog(Env(storage, FakeClock()), str(tmp_path))
+    for number in range(20):
+        catalog.create_database(f"d{number}")
+        catalog.create_table(f"d{number}.t", SCHEMA)
+    storage.calls.clear()
+    assert len(catalog.tables()) == 20
+    assert storage.calls.count(("list", str(tmp_path))) == 1
+    assert not catalog.database_exists("d1.db/t/../../d2")
+    with pytest.raises(NotFoundError, match="no such database"):
+        catalog.list_tables("d20")
