@@ -132,7 +132,7 @@ class Health(History):
         Errors: InvalidError (columns, values, no chain table), ConflictError, those of a commit.
         Spec: docs/spec/chain_table.md#compaction
         """
-        found = chains.compact_chain(self._history(writing=True), partition, overwrite, self._runner())
+        found = chains.compact_chain(self._there(writing=True), partition, overwrite, self._runner())
         store, done, messages = found or (None, None, [])
         if store is None or done is None:
             return None
@@ -218,12 +218,12 @@ class Health(History):
 
         From metadata and the history that is there; no data file is read. Spec: docs/maintenance.md#advice
         """
-        return advising.advise_table(self._history(), self._called())
+        return advising.advise_table(self._there(), self._called())
 
     def usage(self) -> Usage:
         """Where the bytes of the table's folder are, each counted once: live files, what tags, branches and older
         snapshots hold, changelogs, indexes, metadata, orphans. Spec: docs/maintenance.md#space"""
-        return space.usage(self._history())
+        return space.usage(self._there())
 
     @property
     def report(self) -> reports.TableReport:

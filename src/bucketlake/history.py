@@ -77,11 +77,18 @@ class History(ABC):
     def _branch_store(self, name: str) -> Store:
         """The store of another branch with its own schema, for writing."""
 
+    def _there(self, writing: bool = False) -> Store:
+        """As `_history`, of a table that is still there: NotFoundError for one that was dropped since, ConflictError
+        for another in its place."""
+        store = self._history(writing)
+        store.check_here()
+        return store
+
     # ---- tags
 
     def tags(self) -> dict[str, Snapshot]:
         """All tags by name, and the snapshots that they hold."""
-        return self._history().tags()
+        return self._there().tags()
 
     def create_tag(
         self, name: str, snapshot_id: int | None = None, time_retained: Lifetime = None, *, if_not_exists: bool = False
@@ -92,30 +99,30 @@ class History(ABC):
         snapshot that is neither there nor held by another tag.
         Spec: docs/spec/tags.md#tags
         """
-        store = self._history(writing=True)
+        store = self._there(writing=True)
         lifetime = _lifetime(store, time_retained)
         tagging.create_tag(store, name, snapshot_id, lifetime, if_absent=if_not_exists)
 
     def replace_tag(self, name: str, snapshot_id: int | None = None, time_retained: Lifetime = None) -> None:
         """Let a tag hold another snapshot (the newest by default), for another time."""
         given = None if time_retained is None else _millis(time_retained)
-        tagging.replace_tag(self._history(writing=True), name, snapshot_id, given)
+        tagging.replace_tag(self._there(writing=True), name, snapshot_id, given)
 
     def rename_tag(self, name: str, target: str) -> None:
         """Give a tag another name that is free."""
-        tagging.rename_tag(self._history(writing=True), name, target)
+        tagging.rename_tag(self._there(writing=True), name, target)
 
     def delete_tag(self, name: str) -> bool:
         """Remove a tag, and the files that only it kept; False if there is none."""
-        return tagging.delete_tag(self._history(writing=True), name)
+        return tagging.delete_tag(self._there(writing=True), name)
 
     def expire_tags(self, older_than: str | datetime | None = None) -> list[str]:
         """Remove tags whose time is over, and those made before `older_than`; the names of what went."""
-        return tagging.expire_tags(self._history(writing=True), epoch_millis(older_than))
+        return tagging.expire_tags(self._there(writing=True), epoch_millis(older_than))
 
     def trigger_tag_automatic_creation(self) -> None:
         """Make the tags that `tag.automatic-creation` asks for now, and drop those whose time is over."""
-        store = self._history(writing=True)
+        store = self._there(writing=True)
         upkeep.run_auto_tags(store)
         upkeep.drop_old_tags(store)
 
@@ -123,30 +130,30 @@ class History(ABC):
 
     def branches(self) -> list[str]:
         """Names of all branches but the main one."""
-        return self._history().branches()
+        return self._there().branches()
 
     def create_branch(self, name: str, tag: str | None = None, *, if_not_exists: bool = False) -> None:
         """Make a branch, empty or with what a tag of this branch holds; read and written as `t$branch_<name>`.
 
         Spec: docs/spec/tags.md#branches
         """
-        branching.create_branch(self._history(writing=True), name, tag, if_absent=if_not_exists)
+        branching.create_branch(self._there(writing=True), name, tag, if_absent=if_not_exists)
 
     def delete_branch(self, name: str) -> None:
         """Remove a branch. Files that it alone has are orphans."""
-        branching.delete_branch(self._history(writing=True), name)
+        branching.delete_branch(self._there(writing=True), name)
 
     def rename_branch(self, name: str, target: str) -> None:
         """Give a branch another name that is free."""
-        branching.rename_branch(self._history(writing=True), name, target)
+        branching.rename_branch(self._there(writing=True), name, target)
 
     def fast_forward(self, branch: str) -> None:
         """Replace this branch's history, from the other's first snapshot on, by the other's."""
-        branching.fast_forward(self._history(writing=True), branch)
+        branching.fast_forward(self._there(writing=True), branch)
 
     def merge_branch(self, source: str, target: str = MAIN) -> Snapshot | None:
         """Append a branch's files to another branch of an append table; None where it has them all."""
-        return branching.merge_branch(self._history(writing=True), source, target, self._branch_store)
+        return branching.merge_branch(self._there(writing=True), source, target, self._branch_store)
 
     # ---- going back
 
@@ -167,7 +174,7 @@ class History(ABC):
             raise InvalidError(
                 "only can set one of version, timestamp and watermark", remedy="give one, as in rollback_to(3)"
             )
-        store = self._history(writing=True)
+        store = self._there(writing=True)
         rollback.latest_or_refuse(store)
         if isinstance(version, int):
             target = rollback.find_version(store, version)
@@ -186,7 +193,7 @@ class History(ABC):
 
         Spec: docs/spec/tags.md#rollback
         """
-        store = self._history(writing=True)
+        store = self._there(writing=True)
         rollback.latest_or_refuse(store)
         tagged = isinstance(version, str)
         target = store.tag(version) if isinstance(version, str) else rollback.find_version(store, version)
@@ -196,15 +203,15 @@ class History(ABC):
 
     def consumers(self) -> dict[str, reading.Consumer]:
         """The snapshot that each consumer reads next, a number with its lag: `snapshots`, `rows`, `millis`."""
-        return reading.consumer_lags(self._history())
+        return reading.consumer_lags(self._there())
 
     def reset_consumer(self, name: str, next_snapshot: int | None = None) -> None:
         """Let a consumer go on with a snapshot, or forget it."""
-        reading.reset_consumer(self._history(writing=True), name, next_snapshot)
+        reading.reset_consumer(self._there(writing=True), name, next_snapshot)
 
     def clear_consumers(self, including: str | None = None, excluding: str | None = None) -> list[str]:
         """Forget consumers whose names match; the names."""
-        return reading.clear_consumers(self._history(writing=True), including, excluding)
+        return reading.clear_consumers(self._there(writing=True), including, excluding)
 
     def expire_partitions(
         self, options: Mapping[str, str] | None = None, on_progress: OnProgress | None = None
@@ -213,15 +220,15 @@ class History(ABC):
 
         Spec: docs/spec/tags.md#partitions
         """
-        return partitions.expire_partitions(self._history(writing=True).with_options(options or {}), on_progress)
+        return partitions.expire_partitions(self._there(writing=True).with_options(options or {}), on_progress)
 
     def mark_partitions_done(self, specs: Sequence[Mapping[str, str]]) -> None:
         """Say of partitions that they are done, as `partition.mark-done-action` says."""
-        marking.mark_partitions_done(self._history(writing=True), specs)
+        marking.mark_partitions_done(self._there(writing=True), specs)
 
     def compact_manifests(self) -> Snapshot | None:
         """Tell the newest snapshot's files by fewer manifests; the COMPACT snapshot, None where nothing is to merge."""
-        return manifest_compact.compact_manifests(self._history(writing=True))
+        return manifest_compact.compact_manifests(self._there(writing=True))
 
     def rewrite_file_index(self, where: str | None = None) -> Reindexed:
         """Build the file indexes that the table's options ask for on files that are there: of all partitions, or of
@@ -229,7 +236,7 @@ class History(ABC):
 
         Spec: docs/spec/file_index.md#rewriting
         """
-        store = self._history(writing=True)
+        store = self._there(writing=True)
         predicate = None if where is None else parsing.parse_where(where, store.schema.fields)
         return reindexing.reindex(store, chosen_partitions(store, None, predicate))
 
@@ -242,29 +249,29 @@ class History(ABC):
 
         Spec: docs/spec/rewrite.md
         """
-        store = self._history(writing=True).with_options(options or {})
+        store = self._there(writing=True).with_options(options or {})
         predicate = None if where is None else parsing.parse_where(where, store.schema.fields)
         return reformatting.reformat(store, chosen_partitions(store, None, predicate), every=every)
 
     def remove_unexisting_files(self, dry_run: bool = False, threads: int | None = None) -> list[str]:
         """Take data files that something else has removed out of the table; their paths. Their rows are lost."""
-        return missing.remove_missing_files(self._history(writing=True), dry_run, threads)
+        return missing.remove_missing_files(self._there(writing=True), dry_run, threads)
 
     def remove_unexisting_manifests(self) -> list[str]:
         """Take manifests that something else has removed out of the newest snapshot; their names. What they told of is
         lost; what they deleted may be back."""
-        return missing.remove_missing_manifests(self._history(writing=True))
+        return missing.remove_missing_manifests(self._there(writing=True))
 
     def repair_earliest_snapshot(self, snapshot_id: int) -> int:
         """Let the history begin with a snapshot that follows a gap; the id that it began with."""
-        return missing.repair_earliest(self._history(writing=True), snapshot_id)
+        return missing.repair_earliest(self._there(writing=True), snapshot_id)
 
     def purge(self) -> None:
         """Remove all rows for good: branches, tags, consumers, snapshots but the newest (an empty one), files.
 
         No writer may be at work: what it has not committed yet is removed, too.
         """
-        store = self._history(writing=True)
+        store = self._there(writing=True)
         for name in store.branches():
             branching.delete_branch(store, name)
         for name in store.tag_names():
@@ -294,7 +301,7 @@ class History(ABC):
         `snapshot.*` options where left out. Tags, branches, consumers and changelogs keep what they need.
         Spec: docs/spec/expiry.md
         """
-        store = self.with_options(options)._history(writing=True)
+        store = self.with_options(options)._there(writing=True)
         limits = expiring.Limits(retain_max, retain_min, epoch_millis(older_than), max_deletes)
         return expiring.expire_snapshots(store, expiring.ExpireConfig.of(store, limits), on_progress)
 
@@ -312,7 +319,7 @@ class History(ABC):
         Spec: docs/spec/expiry.md#changelogs
         """
         limits = expiring.Limits(retain_max, retain_min, epoch_millis(older_than), max_deletes)
-        store = self._history(writing=True)
+        store = self._there(writing=True)
         return expiring.expire_changelogs(
             store, expiring.ExpireConfig.of_changelogs(store, limits), everything, on_progress
         )

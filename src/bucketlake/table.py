@@ -301,9 +301,13 @@ class Table(Upkeep, Streams, Frames):
 
     def for_changing(self, rows: bool = False) -> Table:
         """As `for_writing`, under the table's newest schema, dynamic options kept: what puts rows in the place of
-        others must know all their columns. `rows`: reads see the newest version of each, compacted or not."""
+        others must know all their columns. `rows`: reads see the newest version of each, compacted or not. Without:
+        NotFoundError for a table that was dropped since, ConflictError for another in its place."""
         current = renewed(self._rows("write to").store)
-        current = current.with_options(newest_rows(current)) if rows else current
+        if rows:
+            current = current.with_options(newest_rows(current))
+        else:
+            current.check_here()  # who reads the rows asks by that
         return (self if current is self.store else replace(self, store=current)).for_writing()
 
     def _check_writable(self) -> None:
@@ -416,15 +420,18 @@ class Table(Upkeep, Streams, Frames):
 
     def truncate(self) -> Snapshot:
         """Remove all rows."""
-        done = commits.Commit(self.for_writing().store, preparing.new_commit_user(self.store)).truncate()
+        done = self._removal().truncate()
         expiring.after_commit(self.store, done)
         return done
 
+    def _removal(self) -> commits.Commit:
+        store = self.for_writing().store
+        store.check_here()
+        return commits.Commit(store, preparing.new_commit_user(self.store))
+
     def drop_partitions(self, partitions: Sequence[Mapping[str, Any]]) -> Snapshot:
         """Remove all rows of the partitions; a specification may name some partition columns only, not none."""
-        done = commits.Commit(self.for_writing().store, preparing.new_commit_user(self.store)).drop_partitions(
-            partitions
-        )
+        done = self._removal().drop_partitions(partitions)
         expiring.after_commit(self.store, done)
         return done
 

@@ -130,7 +130,9 @@ class Upkeep(ABC):
     def advise_buckets(self) -> list[BucketAdvice]:
         """Rows, bytes, skew, sorted runs and the recommended number of buckets of every partition, with the reason,
         largest first; from metadata alone. Spec: docs/spec/rescale.md#advice"""
-        return advising.advise(self._history())
+        store = self._history()
+        store.check_here()
+        return advising.advise(store)
 
     def remove_orphan_files(
         self,

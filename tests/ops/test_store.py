@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import pickle
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 from tests.sim.clock import FakeClock
 from tests.sim.storage import FaultStorage, MapStorage
-from tests.sim.tables import commit_of, create_table, data_file, make_store, message
+from tests.sim.tables import commit_of, create_table, data_file, make_store, message, table_schema
 
 import bucketlake
 from bucketlake.env.env import Env, SystemClock
@@ -169,3 +170,41 @@ def test_a_process_that_commits_for_long_remembers_no_more(tmp_path: Path, monke
             ours = sum(str(type(one).__module__).startswith("bucketlake") for one in gc.get_objects())
             held.append((ours, len(decoded.CACHE)))
     assert held[3][0] <= held[1][0] + 20 and held[3][1] <= held[1][1] + 20, held
+
+
+@pytest.mark.parametrize("look", ["tags", "known tags", "snapshots", "changelogs"])
+def test_many_small_files_are_read_by_several_threads(look: str) -> None:
+    """Nobody reads one before another begins: a store may take its time for each."""
+    inner = MapStorage()
+    schema = table_schema(options={"scan.manifest.parallelism": "2"})
+    store = create_table(inner, FakeClock(), schema)
+    commit_of(store).commit([message(data_file("f"))])
+    snapshot = store.snapshot(1)
+    for number in range(2, 8):
+        inner.write(store.paths.snapshot(number), encode_snapshot(replace(snapshot, id=number)))
+        if number < 5:
+            inner.write(store.paths.changelog(number), encode_snapshot(replace(snapshot, id=number)))
+        inner.write(store.paths.tag(f"t{number}"), encode_snapshot(snapshot))
+    two = threading.Barrier(2, timeout=30)
+
+    class Slow(MapStorage):
+        files = inner.files
+
+        def __init__(self) -> None:
+            self.first = look in ("snapshots", "changelogs")  # whoever wants only that gets it at once
+
+        def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+            if not self.first:
+                two.wait()
+            self.first = False
+            return super().read(path, offset, length)
+
+    slow = make_store(Slow(), FakeClock(1), schema)
+    looks: dict[str, Any] = {
+        "tags": slow.tags,
+        "known tags": slow.known_tags,
+        "snapshots": slow.snapshots,
+        "changelogs": slow.changelogs,
+    }
+    clear_cache()
+    assert len(list(looks[look]())) == {"snapshots": 7, "changelogs": 3}.get(look, 6)

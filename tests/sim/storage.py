@@ -56,6 +56,8 @@ class MapStorage:
 
     def info(self, path: str) -> FileInfo | None:
         data = self.files.get(path)
+        if data is None and any(name.startswith(path + "/") for name in self.files):
+            return FileInfo(path, is_dir=True)
         return None if data is None else FileInfo(path, len(data))
 
     def list(self, path: str) -> list[FileInfo]:

@@ -9,7 +9,7 @@ import itertools
 import random
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -17,11 +17,12 @@ from tests.profile import SOAK, later, often, seeds
 from tests.sim.clock import FakeClock
 from tests.sim.schedule import Scheduler
 from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, KILL_AFTER, KILL_BEFORE, FaultStorage, Killed, MapStorage
-from tests.sim.tables import NO_PARTITION, create_table, data_file, make_store, table_schema
+from tests.sim.tables import NO_PARTITION, commit_of, create_table, data_file, make_store, message, table_schema
 
 from bucketlake.errors import BucketlakeError, NotFoundError
 from bucketlake.format.metadata.manifest import FileKind, FileSource
 from bucketlake.format.metadata.snapshot import Snapshot, encode_snapshot
+from bucketlake.ops.clean import expire
 from bucketlake.ops.clean.expire import ExpireConfig, Limits, expire_changelogs, expire_snapshots
 from bucketlake.ops.clean.orphans import remove_orphans
 from bucketlake.ops.commit.commit import Commit
@@ -276,3 +277,27 @@ def test_a_vanished_base_is_no_failure() -> None:
     world.check()
     with pytest.raises(NotFoundError):
         world.store.snapshot(1)
+
+
+def test_expiring_many_at_once_looks_at_them_a_bounded_number_of_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each round looks at all that is left: ten times as many snapshots are not looked at ten times as often."""
+    monkeypatch.setattr(expire, "ROUND", 8)
+    looks = {}
+    for count in (100, 1000):
+        clear_cache()
+        storage = MapStorage()
+        store = create_table(storage, FakeClock())
+        commit_of(store).commit([message(data_file("f"))])
+        first = store.snapshot(1)
+        for number in range(2, count + 1):
+            storage.write(store.paths.snapshot(number), encode_snapshot(replace(first, id=number)))
+        storage.delete(store.paths.latest_hint)
+        counted = FaultStorage(storage)
+        limits = Limits(retain_max=1, retain_min=1, max_deletes=count)
+        own = make_store(counted, FakeClock(1))
+        assert expire_snapshots(own, ExpireConfig.of(own, limits)).snapshots == count - 1
+        folder = store.paths.snapshot_dir
+        looks[count] = sum(call == "list" and path == folder for call, path in counted.calls)
+    assert looks[1000] < 5 * looks[100], looks

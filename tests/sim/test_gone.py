@@ -24,14 +24,15 @@ from tests.sim.tables import (
     table_schema,
 )
 
-from bucketlake.errors import BucketlakeError, NotFoundError
+from bucketlake.errors import BucketlakeError, ConflictError, NotFoundError
 from bucketlake.ops.clean.expire import ExpireConfig, Limits, expire_snapshots
 from bucketlake.ops.clean.orphans import remove_orphans
 from bucketlake.ops.commit.alter import Alter
 from bucketlake.ops.refs.branches import create_branch, delete_branch
 from bucketlake.ops.refs.tags import create_tag, delete_tag
 from bucketlake.ops.table.store import Store, clear_cache
-from bucketlake.schema.change import AddColumn
+from bucketlake.schema.change import AddColumn, DropColumn, SetOption
+from bucketlake.table import Table
 from bucketlake.types.model import BIGINT
 
 SCHEMA = replace(table_schema(options={"commit.max-retries": "4"}), time_millis=1_700_000_000_000)
@@ -249,3 +250,46 @@ def test_a_fast_forward_beside_which_the_table_is_made_anew_takes_and_leaves_not
         assert not lost or called == "delete", f"at call {at}: {lost}"
         assert not set(storage.files) - set(made) or at == 0, f"at call {at}: {set(storage.files) - set(made)}"
     assert refused > 30
+
+
+OTHER = pa.schema([pa.field("v", pa.string()), pa.field("k", pa.int32(), False)])
+BY_OLD_HANDLES: dict[str, Callable[[Table], Any]] = {
+    "write": lambda t: t.write_arrow(interrupted.rows_of([7], 7)),
+    "overwrite": lambda t: t.write_arrow(interrupted.rows_of([7], 7), mode="overwrite"),
+    "delete": lambda t: t.delete("k >= 3"),
+    "update": lambda t: t.update({"v": 8}, "k = 4"),
+    "compact": lambda t: t.compact(full=True),
+    "compact due": lambda t: t.compact(),
+    "rollback": lambda t: t.rollback_to(1),
+    "rollback as latest": lambda t: t.rollback_to_as_latest(1),
+    "drop column": lambda t: t.alter(DropColumn("v")),
+    "drop partition": lambda t: t.drop_partitions([{"p": "1"}]),
+    "truncate": lambda t: t.truncate(),
+    "orphans": lambda t: t.remove_orphan_files(),
+    "read": lambda t: t.to_arrow(),
+}
+
+
+@pytest.mark.parametrize("kind", ["append", "keyed"])
+@pytest.mark.parametrize("what", ["gone", "made anew", "made anew and altered"])
+def test_an_old_handle_does_nothing_to_what_lies_in_its_tables_place(kind: str, what: str) -> None:
+    """And it is told so: not that nothing was to be done, nor that something is damaged."""
+    for name, action in BY_OLD_HANDLES.items():
+        storage = MapStorage()
+        storage.files.update(interrupted.made(kind))
+        old, catalog = interrupted.through(storage).table("t"), interrupted.through(storage)
+        catalog.env.clock.millis += 10**9
+        catalog.drop_table("t")
+        if what != "gone":
+            new = catalog.create_table("t", OTHER, [], ["k"] if kind == "keyed" else [])
+            for key in (41, 42):
+                if what != "made anew":
+                    new = new.alter(SetOption("comment", str(key)))
+                new.write_arrow(pa.table({"v": ["x"], "k": pa.array([key], pa.int32())}, schema=OTHER))
+            new.create_tag("own", 1)
+        before = dict(storage.files)
+        clear_cache()
+        with pytest.raises(NotFoundError if what == "gone" else (ConflictError, NotFoundError)):
+            action(old)
+            pytest.fail(f"{name} was done")
+        assert storage.files == before, name

@@ -157,3 +157,16 @@ def test_both_sessions(lake: Lake) -> None:
     lake.sql("MERGE INTO t USING (SELECT 1 AS k) s ON t._ROW_ID = s.k - 1 WHEN MATCHED THEN UPDATE SET b = b + 1")
     found = rows(lake, "SELECT id, CAST(b AS STRING), CAST(c AS STRING), _ROW_ID FROM t ORDER BY id")
     assert found == [(1, "2.50", "2024-01-01 00:00:00", 0), (2, "3.25", "2024-06-01 12:00:00", 1)]
+
+
+def test_char_that_a_merge_sets_is_padded(classic: Lake) -> None:
+    """As UPDATE and INSERT do: another engine compares what is stored."""
+    classic.sql(f"CREATE TABLE t (id INT, c CHAR(3), v VARCHAR(2) DEFAULT 'dd') {WITH})")
+    classic.sql("INSERT INTO t VALUES (1, 'a', 'a'), (2, 'b', 'b')")
+    source = "(SELECT * FROM VALUES (1, 'x', 'y   '), (3, 'z', 'z ') AS s(id, c, v)) s ON t.id = s.id"
+    star = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    classic.sql(f"MERGE INTO t USING {source} {star} WHEN NOT MATCHED BY SOURCE THEN UPDATE SET c = 'q', v = NULL")
+    found = [tuple(row.values()) for row in classic.table("t").table.to_arrow().to_pylist()]
+    assert sorted(found) == [(1, "x  ", "y "), (2, "q  ", None), (3, "z  ", "z ")]
+    with pytest.raises(InvalidError, match="longer than its column"):
+        classic.sql("MERGE INTO t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET c = 'four'")

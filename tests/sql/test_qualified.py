@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from bucketlake.errors import InvalidError
+from bucketlake.spark.raised import StatementError
 from bucketlake.spark.session import Lake
 
 EVERY = [(1, "a"), (2, "b"), (3, "c")]
@@ -59,6 +61,51 @@ def test_changes_look_at_the_other_table(twins: Lake) -> None:
     assert rows(twins, "SELECT k, v FROM db.t") == [(1, "a"), (2, "B"), (3, None)]
     twins.sql("DELETE FROM db.t WHERE NOT EXISTS (SELECT 1 FROM other.t WHERE other.t.k = db.t.k)")
     assert rows(twins, "SELECT k, v FROM db.t") == [(2, "B")]
+
+
+MERGES = [
+    ("ON db.t.k = other.t.k WHEN MATCHED THEN DELETE", [(1, "a"), (3, "c")]),
+    (
+        "ON `db`.`t`.k = `other`.`t`.k WHEN MATCHED THEN UPDATE SET t.v = db.t.v || other.t.v "
+        "WHEN NOT MATCHED AND other.t.only IS NULL THEN INSERT (k, v) VALUES (other.t.k, other . t.v) "
+        "WHEN NOT MATCHED BY SOURCE AND db.t.k = 1 THEN DELETE",
+        [(2, "bB"), (3, "c"), (9, "Z")],
+    ),
+    (
+        "ON db.t.k = other\n.\nt.k WHEN MATCHED THEN UPDATE SET v = other.t.v",
+        [(1, "a"), (2, "B"), (3, "c")],
+    ),
+    (
+        "ON db.t.k = other.t.k - 1 WHEN MATCHED AND db.t.s.m.n IS NULL THEN UPDATE SET db.t.v = 'x'",
+        [(1, "x"), *EVERY[1:]],
+    ),
+]
+
+
+@pytest.mark.parametrize(("clauses", "expected"), MERGES)
+@pytest.mark.parametrize(
+    "into", ["MERGE INTO db.t USING other.t", "MERGE INTO paimon.db.t USING t", "MERGE INTO db.t USING paimon.other.t"]
+)
+def test_a_table_merges_with_its_namesake(
+    twins: Lake, into: str, clauses: str, expected: list[tuple[object, ...]]
+) -> None:
+    twins.sql("USE other")
+    twins.sql(f"{into} {clauses}")
+    assert rows(twins, "SELECT k, v FROM db.t") == expected
+    assert rows(twins, "SELECT k, v FROM other.t") == OTHER
+
+
+def test_a_name_that_means_either_table_is_refused(twins: Lake) -> None:
+    for clauses in (
+        "ON t.k = other.t.k WHEN MATCHED THEN DELETE",
+        "ON db.t.k = other.t.k WHEN MATCHED AND t.v = 'b' THEN DELETE",
+        "ON db.t.k = other.t.k WHEN MATCHED THEN UPDATE SET v = upper(t.v)",
+    ):
+        with pytest.raises(InvalidError, match="target and source have one name"):
+            twins.sql(f"MERGE INTO db.t USING other.t {clauses}")
+    with pytest.raises(StatementError, match=r"`other_t`.`w` cannot be resolved(.|\n)*line 2, column 13:"):
+        twins.sql("MERGE INTO db.t USING other.t\nON db.t.k = other.t.w WHEN MATCHED THEN DELETE")
+    assert rows(twins, "SELECT k, v FROM db.t") == EVERY
 
 
 def test_bare_names_have_their_database(lake: Lake) -> None:

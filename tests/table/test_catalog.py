@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.sim.clock import FakeClock
+from tests.sim.storage import FaultStorage
 
 import bucketlake
 from bucketlake.catalog import Catalog
-from bucketlake.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.env.env import Env
+from bucketlake.env.local import LocalStorage
+from bucketlake.errors import (
+    AlreadyExistsError,
+    BucketlakeError,
+    ConflictError,
+    InvalidError,
+    NotFoundError,
+    UnsupportedError,
+)
 from bucketlake.schema.change import AddColumn, RenameColumn, SetOption
 from bucketlake.types.model import INT, STRING, DataField
 from bucketlake.types.parse import parse_type_text
@@ -316,3 +330,66 @@ def test_a_change_of_a_table_that_is_gone_is_not_done(tmp_path: Path, keys: list
     for change in (lambda: handle.update({"v": 1}, "k = 1"), lambda: handle.delete("k = 1"), handle.latest_snapshot):
         with pytest.raises((NotFoundError, ConflictError), match="no such table|another table lies here"):
             change()
+
+
+def test_writers_beside_a_drop_leave_a_name_that_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One commits, or fails to, before each folder that goes: the table is gone, and one of its name can be made, with
+    no rows, or another be given the name."""
+    rows = pa.table({"k": [1]})
+    removed, counted = os.rmdir, 1
+    while counted:
+        catalog = bucketlake.open(tmp_path / str(counted))
+        handle = catalog.create_table("t", rows.schema, options={"bucket": "-1"})
+        handle.write_arrow(rows)
+        handle.create_tag("one")
+        seen = [0]
+
+        def rmdir(*args: Any, at: int = counted, seen: list[int] = seen, table: Any = handle, **more: Any) -> None:
+            seen[0] += 1
+            if seen[0] == at:
+                with contextlib.suppress(BucketlakeError):
+                    table.write_arrow(rows)
+            removed(*args, **more)
+
+        monkeypatch.setattr(os, "rmdir", rmdir)
+        catalog.drop_table("t")
+        monkeypatch.setattr(os, "rmdir", removed)
+        assert not catalog.table_exists("t")
+        catalog.create_table("u", rows.schema)
+        catalog.rename_table("u", "t")
+        assert catalog.table("t").to_arrow().num_rows == 0
+        counted = counted + 1 if seen[0] >= counted else 0
+
+
+def test_a_table_that_is_made_while_one_of_its_name_goes_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made as soon as that is possible."""
+    rows, made = pa.table({"k": [1]}), []
+    catalog = bucketlake.open(tmp_path)
+    catalog.create_table("t", rows.schema, options={"bucket": "-1"}).write_arrow(rows)
+    real = LocalStorage.delete_all
+
+    def delete_all(self: LocalStorage, paths: Any) -> int:
+        done = real(self, paths)
+        if not made and not catalog.table_exists("t"):
+            made.append(catalog.create_table("t", rows.schema, options={"bucket": "-1"}))
+            made[0].write_arrow(pa.table({"k": [7]}))
+        return done
+
+    monkeypatch.setattr(LocalStorage, "delete_all", delete_all)
+    catalog.drop_table("t")
+    assert made and catalog.table("t").to_arrow().to_pylist() == [{"k": 7}]
+
+
+def test_looking_for_all_tables_looks_at_the_warehouse_once(tmp_path: Path) -> None:
+    """Not once a database: a storage may hold thousands."""
+    storage = FaultStorage(LocalStorage())
+    catalog = Catalog(Env(storage, FakeClock()), str(tmp_path))
+    for number in range(20):
+        catalog.create_database(f"d{number}")
+        catalog.create_table(f"d{number}.t", SCHEMA)
+    storage.calls.clear()
+    assert len(catalog.tables()) == 20
+    assert storage.calls.count(("list", str(tmp_path))) == 1
+    assert not catalog.database_exists("d1.db/t/../../d2")
+    with pytest.raises(NotFoundError, match="no such database"):
+        catalog.list_tables("d20")

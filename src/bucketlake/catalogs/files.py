@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from bucketlake.table import Table
 
 
+ATTEMPTS = 5  # at a folder that writers put something into
 DELETED_AT_ONCE = 10_000  # files: of a table of any size a part is listed at a time
 
 
@@ -51,8 +52,9 @@ class FileSystem(NoViews):
         }
 
     def has_database(self, name: str) -> bool:
-        """See Metastore."""
-        return name in self.databases()
+        """See Metastore. Looks at its folder alone: who asks so of every database looks at each once."""
+        found = None if "/" in name else self.env.storage.info(self.database_path(name))
+        return found is not None and found.is_dir
 
     def create_database(self, name: str, properties: Mapping[str, str]) -> None:
         """See Metastore. There is no place for properties: they are dropped with a warning, a `location` is refused."""
@@ -150,8 +152,12 @@ class FileSystem(NoViews):
         return True
 
     def rename_table(self, old: Identifier, new: Identifier) -> None:
-        """See Metastore. Not atomic on object stores."""
+        """See Metastore. Not atomic on object stores. Empty folders, as writers leave of a table that was dropped, are
+        nothing."""
         self._keep_database(old.database)
+        within = self.env.of_table(self.place(new).path).storage
+        if within.list(self.place(new).path):
+            _remove_folders(within, self.place(new).path)
         self.env.storage.rename(self.place(old).path, self.place(new).path)
 
     def _keep_database(self, name: str) -> None:
@@ -179,16 +185,42 @@ def has_schema(env: Env, path: str) -> bool:
 
 def remove_table(env: Env, path: str) -> None:
     """Remove a table's folder. What names its rows goes first and its schemas go last: whoever dies on the way leaves a
-    table that can be dropped again, and no rows for a new one of its name. Of links the link goes."""
+    table that can be dropped again, and no rows for a new one of its name. Of links the link goes.
+
+    What writers put there meanwhile goes, too; a table that is made in its place meanwhile stays.
+    """
     within, paths = env.of_table(path).storage, TablePaths(path)
-    names = {place.rpartition("/")[2] for place in (paths.snapshot_dir, paths.tag_dir, paths.branch_dir)}
-    for info in within.list(path):
-        if info.is_dir and info.name in names:
-            within.delete_tree(info.path)
+    _remove_rows(within, paths)
     others = (info.path for info in within.walk(path) if not lies_in(info.path, paths.schema_dir))
     while some := list(islice(others, DELETED_AT_ONCE)):
         within.delete_all(some)
-    env.storage.delete_tree(path)
+    _remove_rows(within, paths)
+    within.delete_all([info.path for info in within.list(paths.schema_dir) if not info.is_dir])
+    for left in reversed(range(ATTEMPTS)):
+        if has_schema(env, path):
+            return
+        try:
+            env.storage.delete_tree(path)
+        except StorageError:
+            if not left:
+                raise
+        else:
+            if not old_snapshots(env, paths):
+                return
+
+
+def _remove_rows(within: Storage, paths: TablePaths) -> None:
+    """Remove all that names rows: snapshots, tags, branches."""
+    names = {place.rpartition("/")[2] for place in (paths.snapshot_dir, paths.tag_dir, paths.branch_dir)}
+    for info in within.list(paths.root):
+        if info.is_dir and info.name in names:
+            for left in reversed(range(ATTEMPTS)):
+                try:
+                    within.delete_tree(info.path)
+                    break
+                except StorageError:  # of writers that put something there meanwhile
+                    if not left:
+                        raise
 
 
 def old_snapshots(env: Env, paths: TablePaths) -> list[str]:

@@ -29,6 +29,7 @@ T = TypeVar("T")
 
 SYNCS = 16  # at once: the disk puts them together
 NO_SYNC = (errno.EINVAL, errno.EROFS, errno.ENOTSUP, errno.EBADF, errno.ENOENT)  # where nothing is to be synced
+_MADE_ANEW = 5  # times that a folder is made which others remove meanwhile
 NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # a link that leads to itself leads nowhere
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
@@ -353,7 +354,12 @@ def _in_folder(folder: str, action: Callable[[], T]) -> T:
 
 def _make_folder(folder: str) -> None:
     try:
-        os.makedirs(folder, exist_ok=True)
+        for left in reversed(range(_MADE_ANEW)):
+            try:
+                return os.makedirs(folder, exist_ok=True)
+            except (FileExistsError, FileNotFoundError):  # also where another process removes it, or one above, now
+                if not left or (os.path.lexists(folder) and not os.path.isdir(folder)):
+                    raise
     except RecursionError:  # of a thousand folders in one another: `makedirs` calls itself for each
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), folder) from None
 

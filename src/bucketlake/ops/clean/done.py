@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime, timezone
 from functools import partial
@@ -193,7 +193,7 @@ class Pending:
                 self.written.setdefault(partition, 0)
 
 
-_PENDING: dict[tuple[str, str], Pending] = {}  # by the table's folder and branch
+_PENDING: dict[Hashable, Pending] = {}  # by `Store.place`
 
 
 def marks_done(store: Store) -> bool:
@@ -242,7 +242,7 @@ def remember_unmarked(store: Store) -> None:
 
 
 def _pending_of(store: Store) -> Pending:
-    return _PENDING.setdefault((store.paths.root, store.branch_name), Pending())
+    return _PENDING.setdefault(store.place, Pending())
 
 
 def written_partitions(store: Store, wrote: Wrote) -> set[bytes]:

@@ -53,6 +53,7 @@ __all__ = [
 ]
 
 ROUND = 64  # snapshots that go together: a death leaves the files of so many as orphans
+ROUNDS = 16  # each looks at every snapshot: of many a share goes together, lest that grows with their square
 ROUND_FILES = 100_000  # files removed by the commits of one round
 ATTEMPTS = 5
 NO_LIMIT = 2**31 - 1
@@ -263,7 +264,7 @@ def _snapshot_round(store: Store, config: ExpireConfig, left: int) -> tuple[Expi
     if latest is None or earliest is None or unsettled(store) is not None:
         return None
     first, last = _window(store, config, (earliest.id, latest.id), left)
-    stop = min(last, earliest.id + ROUND)
+    stop = min(last, earliest.id + _most_at_once(earliest.id, latest.id))
     if stop <= earliest.id:
         if store.hint(store.paths.earliest_hint) is None:
             write_hint(store, store.paths.earliest_hint, earliest.id)
@@ -277,6 +278,11 @@ def _snapshot_round(store: Store, config: ExpireConfig, left: int) -> tuple[Expi
         return None
     span = Span(gone, kept, config.decoupled, _produces(store))
     return _expire(store, config, span), end - earliest.id
+
+
+def _most_at_once(first: int, last: int) -> int:
+    """How many of the snapshots, or changelogs, between two ids go in a round."""
+    return max(ROUND, (last - first) // ROUNDS)
 
 
 def _window(store: Store, config: ExpireConfig, ends: tuple[int, int], left: int) -> tuple[int, int]:
@@ -435,7 +441,7 @@ def _changelog_round(
     last = newest + 1 if everything else min(latest.id - theirs.fewest + 1, begin + left, newest)
     if not everything and last > begin:
         last = min([last, *store.consumers().values()])
-    stop = min(last, begin + ROUND)
+    stop = min(last, begin + _most_at_once(begin, latest.id))
     if stop <= begin:
         return None
     found = _existing(store, range(begin, stop + 1), store.find_changelog)

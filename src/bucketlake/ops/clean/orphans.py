@@ -317,13 +317,16 @@ class _References:
     def refresh(self) -> None:
         """Add what there is that was not there before; where nothing is new it costs a look at the folders.
 
-        Raises CorruptError where something exists and its files do not: nothing can be told then. Of a branch without
+        Raises CorruptError where something exists and its files do not: nothing can be told then; NotFoundError for a
+        table that was dropped. Of a branch without
         schemas, which nobody can open (half made, half deleted, or written to as it was deleted), what is left is kept.
         """
         branches = [MAIN, *self.store.branches()]
         stores = [self.store.on_branch(name) for name in branches]
         shut = {n for n, s in zip(branches, stores, strict=True) if not s.env.storage.list(s.paths.schema_dir)}
         if MAIN in shut:
+            if not self.store.snapshot_ids():
+                self.store.check_same()
             raise CorruptError("a table without schemas", path=self.store.paths.root, remedy="CALL sys.fsck")
         for name, store in zip(branches, stores, strict=True):
             snapshots = _existing(store.snapshot_ids(), store.find_snapshot, store)

@@ -10,7 +10,7 @@ Spec: docs/spec/tags.md#partitions
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -82,7 +82,7 @@ def _expired(store: Store, view: View, oldest: int, meter: Meter) -> list[dict[s
     return [texts[partition] for partition in ordered if partition in set(gone)]
 
 
-_LOOKED: dict[tuple[str, str], int] = {}  # when this process last looked, by the table's folder and branch
+_LOOKED: dict[Hashable, int] = {}  # when this process last looked, by `Store.place`
 
 
 def looks_for_old_partitions(store: Store) -> bool:
@@ -97,10 +97,9 @@ def looks_for_old_partitions(store: Store) -> bool:
     if not interval or options.get("end-input.check-partition-expire"):
         return True
     now = store.env.clock.now_millis()
-    place = (store.paths.root, store.branch_name)
-    if now <= _LOOKED.setdefault(place, now) + interval:
+    if now <= _LOOKED.setdefault(store.place, now) + interval:
         return False
-    _LOOKED[place] = now
+    _LOOKED[store.place] = now
     return True
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import field
+from functools import cache
 from itertools import pairwise
 
 from bucketlake.errors import NotFoundError, StorageError
@@ -85,8 +86,10 @@ def snapshots_removal(store: Store, span: Span, tags: Sequence[Snapshot]) -> Rem
             names.offer_changelog(snapshot)
         names.offer_indexes(snapshot)
     names.keep(span.kept)
-    _keep_for_rollbacks(lambda: store.snapshots_after(span.kept.id if span.kept else 0), going, names)
-    _keep_for_forks(store, span.kept, going, names)
+    kept = span.kept
+    later = cache(lambda: store.snapshots_after(kept.id))
+    _keep_for_rollbacks(later, going, names)
+    _keep_for_forks(store, (kept, later), going, names)
     leftover = () if span.decoupled else tuple(store.changelogs())
     for changelog in leftover:
         going.keep_changelog(changelog)
@@ -151,13 +154,17 @@ def _keep_for_rollbacks(later: Callable[[], Iterable[Snapshot]], going: _Candida
                 names.keep_indexes(snapshot)
 
 
-def _keep_for_forks(store: Store, kept: Snapshot, going: _Candidates, names: _Names) -> None:
+def _keep_for_forks(
+    store: Store, left: tuple[Snapshot, Callable[[], list[Snapshot]]], going: _Candidates, names: _Names
+) -> None:
     """Take out what later snapshots need that do not stand on the ones before them: one that was put above a rollback,
-    by a writer that died then, and below which another filled the gap. Only pairs are looked into that do not fit."""
+    by a writer that died then, and below which another filled the gap. Only pairs are looked into that do not fit.
+    `left`: the next snapshot, and the later ones."""
     if not (going.files or names.offered):
         return
-    for left, right in pairwise((kept, *store.snapshots_after(kept.id))):
-        if _fits(left, right) or follows(store, left, right):
+    kept, later = left
+    for before, right in pairwise((kept, *later())):
+        if _fits(before, right) or follows(store, before, right):
             continue
         try:
             going.keep_live(store, right)

@@ -43,10 +43,11 @@ class Alter:
         """Publish the next schema, if there is anything to change.
 
         Concurrent changes are put one after the other; ConflictError if that keeps failing, or where rows came
-        meanwhile that do not allow the change. Errors: see `schema.apply`.
+        meanwhile that do not allow the change. Errors: see `schema.apply`, `Store.check_here`.
         """
         for _ in range(ATTEMPTS):
             base = newest_schema(self.store.env, self.store.paths)
+            self.store.check_here()  # behind the look: what was found is this table's
             changes = self.find(base)
             if not changes:
                 return

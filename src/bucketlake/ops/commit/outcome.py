@@ -159,6 +159,8 @@ class Attempts:
         return goes_on
 
     def _may_go_on(self, attempt: Attempt, error: Exception) -> bool:
+        if not attempt.is_of_table:
+            return False
         if isinstance(error, self._again) and not isinstance(error, CommitUnknownError):
             return True
         return isinstance(error, NotFoundError) and has_moved(self.store, attempt.base)
@@ -171,12 +173,15 @@ class Attempt:
         self.last = last
         self.outcome = Outcome()
         self.base: Snapshot | None = None
+        self.is_of_table = True  # whether the base is one of the table that was opened: another is no lost race
         self.messages: list[CommitMessage] = list(attempts.kept)
         self._attempts = attempts
 
     def on(self, snapshot: Snapshot | None) -> Snapshot | None:
-        """Say what it is planned on; gives the snapshot back."""
-        self.base = snapshot
+        """Say what it is planned on; gives the snapshot back. Errors: as `Store.check_holds`."""
+        self.base, self.is_of_table = snapshot, False
+        self._attempts.store.check_holds(snapshot)
+        self.is_of_table = True
         return snapshot
 
     def within(self, whole: Outcome) -> Outcome:

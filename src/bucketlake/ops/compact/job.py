@@ -161,6 +161,7 @@ class Job:
     def _units(self, only: Places | None) -> Sequence[Any]:
         for again in (True, True, False):
             self.base = self.store.latest_snapshot()
+            self.store.check_holds(self.base)
             self.store = knowing(self.store, self.base)
             try:
                 return [] if self.base is None else self.plan.units(self.store, self.base, only)

@@ -16,6 +16,7 @@ import atexit
 import os
 import threading
 import warnings
+from collections.abc import Hashable
 from contextlib import suppress
 
 from bucketlake.errors import ConflictError, StorageError
@@ -26,7 +27,7 @@ from bucketlake.values import dataclass
 
 OPTION = "scan.plan-auto-tag-for-read.time-retained"
 PREFIX = "batch-read-"
-_Key = tuple[str, int]  # the folder of tags and snapshots, the snapshot
+_Key = tuple[Hashable, int]  # the branch, the snapshot
 
 
 @dataclass(slots=True)
@@ -87,7 +88,7 @@ def release(store: Store, plan: Plan) -> None:
 
 
 def _key(store: Store, snapshot: int) -> _Key:
-    return store.paths.meta_root, snapshot
+    return store.place, snapshot
 
 
 def _forget_parents() -> None:

@@ -14,7 +14,7 @@ Spec: docs/spec/changelog.md#lookup
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -30,6 +30,7 @@ from bucketlake.lsm.keys import Bound, KeyOrder, KeyView
 from bucketlake.lsm.words import integers_of
 from bucketlake.ops.rows.one_file import FileLayout, file_layout
 from bucketlake.ops.table.cache import Cache
+from bucketlake.ops.table.decoded import identity
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import SEQUENCE_FIELD
 from bucketlake.types.model import DataField, Root
@@ -130,12 +131,15 @@ class KeyedFiles:
 
     def parts(self, file: DataFile) -> list[Part]:
         """The parts of a file that are read by themselves: row groups, or all of it."""
-        key = (self.path(file), None, self._store.schema.id)
+        key = self._key(file, None)
         found: list[Part] | None = _CACHE.get(key)
         if found is None:
             found = self._read_parts(file)
             _CACHE.put(key, 256 * len(found) + 256, found)
         return found
+
+    def _key(self, file: DataFile, part: int | None) -> Hashable:
+        return identity(self._store.env.storage), self.path(file), file.file_size, part, self._store.schema.id
 
     def _read_parts(self, file: DataFile) -> list[Part]:
         layout = file_layout(self._store, file, self._store.schema.key_fields)
@@ -160,7 +164,7 @@ class KeyedFiles:
         return [known.at(next(given))[0] if valid else None for valid in values.is_valid().to_pylist()]
 
     def _keys(self, file: DataFile, part: Part) -> pa.RecordBatch:
-        key = (self.path(file), part.number, self._store.schema.id)
+        key = self._key(file, part.number)
         found: pa.RecordBatch | None = _CACHE.get(key)
         if found is None:
             layout = file_layout(self._store, file, self._store.schema.key_fields)

@@ -314,7 +314,8 @@ def changelog_entries(
 def _read(
     store: Store, manifests: Sequence[ManifestFile], wanted: EntryFilter, keyed: bool = False
 ) -> list[ManifestEntry]:
-    pruned = manifests if wanted is ALL else wanted.prune(store, manifests)
+    with store.fitting():
+        pruned = manifests if wanted is ALL else wanted.prune(store, manifests)
     parts = store.manifests(pruned)
     if keyed:
         check_keys(store, pruned, parts)

@@ -29,10 +29,11 @@ from bucketlake.types.model import DataField, DataType
 
 
 def renewed(store: Store) -> Store:
-    """The table under its newest schema; options that were laid over its own stay."""
+    """The table under its newest schema; options that were laid over its own stay. Errors: as `Store.check_here`."""
     if store.env.storage.info(store.paths.schema(store.schema.id + 1)) is None:
         return store
     newest = newest_schema(store.env, store.paths)
+    store.check_here()  # behind the look: what was found is this table's
     return store.with_schema(replace(newest, options={**newest.options, **store.dynamic_options()}))
 
 

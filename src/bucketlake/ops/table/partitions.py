@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, cast
 
 from bucketlake.errors import InvalidError, UnsupportedError, did_you_mean
@@ -19,6 +20,7 @@ from bucketlake.values import dataclass
 
 _MICROSECONDS = 6  # digits
 PartitionFilter = Callable[[bytes], bool]
+_Spec = Mapping[str, "_Asked"]
 
 
 def partition_values(store: Store, partition: bytes) -> tuple[Any, ...]:
@@ -111,19 +113,41 @@ def spec_filter(store: Store, specs: Sequence[Mapping[str, object]]) -> Partitio
     fields = {item.name: item for item in store.schema.partition_fields}
     for spec in specs:
         require_partition_columns(spec, names)
-    asked = [{name: _Asked.of(value, fields[name]) for name, value in spec.items()} for spec in specs]
+    asked = _indexed([{name: _Asked.of(value, fields[name]) for name, value in spec.items()} for spec in specs])
     decided: dict[bytes, bool] = {}
 
     def matches(partition: bytes) -> bool:
         if partition not in decided:
             values = dict(zip(names, partition_values(store, partition), strict=True))
             texts = store.paths.partition_texts(partition)
+            near = chain.from_iterable(
+                asked.get((name, key), ()) for name in names for key in _keys(values[name], texts[name])
+            )
             decided[partition] = any(
-                all(wanted.is_met(values[name], texts[name]) for name, wanted in spec.items()) for spec in asked
+                all(wanted.is_met(values[name], texts[name]) for name, wanted in spec.items()) for spec in near
             )
         return decided[partition]
 
     return matches
+
+
+def _indexed(specs: Sequence[_Spec]) -> dict[tuple[str, Hashable], list[_Spec]]:
+    """Specs by a column, in which they differ most, and by what a partition must have there."""
+    different: dict[str, set[Hashable]] = {}
+    for spec in specs:
+        for name, asked in spec.items():
+            different.setdefault(name, set()).update(asked.keys)
+    found: dict[tuple[str, Hashable], list[_Spec]] = {}
+    for spec in specs:
+        name = max(spec, key=lambda column: len(different[column]))
+        for key in spec[name].keys:
+            found.setdefault((name, key), []).append(spec)
+    return found
+
+
+def _keys(value: object, text: str) -> set[Hashable]:
+    """What is asked of a partition's column is one of these; more is to be compared."""
+    return {("text", text), ("text", str(value)), ("value", "nan" if value != value else value)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +167,14 @@ class _Asked:
             return cls(_stored(partition_scalar(given, field)), given)
         except InvalidError:  # a folder's name, that of null, or as `str` writes the value
             return cls(None, given)
+
+    @property
+    def keys(self) -> list[Hashable]:
+        """One of these has a partition that has what is asked for (`_keys`)."""
+        texts: list[Hashable] = [] if self.text is None else [("text", self.text)]
+        if self.value is None and texts:
+            return texts
+        return [*texts, ("value", "nan" if self.value != self.value else self.value)]
 
     def is_met(self, value: object, text: str) -> bool:
         if value is None:

@@ -9,8 +9,8 @@ Spec: docs/spec/commit.md#finding-the-newest-snapshot
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import field, replace
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -44,6 +44,7 @@ from bucketlake.values import dataclass
 
 FIRST_SNAPSHOT_ID = 1
 HINT_BYTES = 64  # a hint holds a number: what is longer is none
+MOST_AHEAD = 256  # items that are asked for at once
 MAX_PROBES = 16  # a hint further behind than this costs less by listing
 
 T = TypeVar("T")
@@ -62,6 +63,15 @@ def parallel(action: Callable[[T], R], items: Sequence[T], threads: int | None =
         return [action(item) for item in items]
     with futures.ThreadPoolExecutor(workers) as pool:
         return list(pool.map(action, items))
+
+
+def ahead(action: Callable[[T], R], items: Sequence[T], threads: int | None = None) -> Iterator[R]:
+    """As `parallel`, lazily: one at first, and the longer somebody goes on the more at once."""
+    start, count = 0, 1
+    while start < len(items):
+        yield from parallel(action, items[start : start + count], threads)
+        start += count
+        count = 1 if threads == 1 else min(2 * count, MOST_AHEAD)
 
 
 @dataclass(frozen=True)
@@ -98,6 +108,11 @@ class Store:
     def branch_name(self) -> str:
         """The branch that this handle is of."""
         return self.paths.branch_name
+
+    @property
+    def place(self) -> Hashable:
+        """What tells this table's branch from every other that the process knows, in other storages too."""
+        return identity(self.env.storage), self.paths.meta_root
 
     # ---- snapshots
 
@@ -173,10 +188,8 @@ class Store:
     def snapshots(self, *, newest_first: bool = False) -> Iterator[Snapshot]:
         """All snapshots by id; those that expire meanwhile are left out."""
         ids = self.snapshot_ids()
-        for snapshot_id in reversed(ids) if newest_first else ids:
-            found = self.find_snapshot(snapshot_id)
-            if found is not None:
-                yield found
+        found = ahead(self.find_snapshot, ids[::-1] if newest_first else ids, self.manifest_threads)
+        yield from (snapshot for snapshot in found if snapshot is not None)
 
     def snapshots_after(self, snapshot_id: int) -> list[Snapshot]:
         """Those with greater ids, ascending, that do not expire meanwhile. Each is read once a process, as long as its
@@ -227,10 +240,8 @@ class Store:
 
     def changelogs(self) -> Iterator[Snapshot]:
         """All changelogs kept of expired snapshots, by id; those that expire meanwhile are left out."""
-        for snapshot_id in self.changelog_ids():
-            found = self.find_changelog(snapshot_id)
-            if found is not None:
-                yield found
+        found = ahead(self.find_changelog, self.changelog_ids(), self.manifest_threads)
+        yield from (changelog for changelog in found if changelog is not None)
 
     def find_changes(self, snapshot_id: int) -> Snapshot | None:
         """The snapshot, or what is kept of its changes if it has expired, or None."""
@@ -296,15 +307,14 @@ class Store:
 
     def known_tags(self) -> dict[str, Snapshot]:
         """As `tags`, each read once a process as long as its file's size and time stay: for looks that may be late."""
-        found = {}
-        for info in self.env.storage.list(self.paths.tag_dir):
-            name = info.name.removeprefix("tag-")
-            if info.is_dir or name in ("", info.name):
-                continue
-            tag = while_unchanged(self.env.storage, info, partial(self.find_tag, name))
-            if tag is not None:
-                found[name] = tag
-        return found
+        listed = [info for info in self.env.storage.list(self.paths.tag_dir) if not info.is_dir]
+        infos = {name: info for info in listed if (name := info.name.removeprefix("tag-")) not in ("", info.name)}
+
+        def read(name: str) -> Snapshot | None:
+            return while_unchanged(self.env.storage, infos[name], partial(self.find_tag, name))
+
+        found = parallel(read, list(infos), self.manifest_threads)
+        return {name: tag for name, tag in zip(infos, found, strict=True) if tag is not None}
 
     def tag_names(self) -> list[str]:
         """Names of all tags, sorted."""
@@ -359,12 +369,17 @@ class Store:
             remedy = "it was dropped and made anew, or became a branch: open it again, and write anew"
             raise ConflictError("another table lies here than was opened", table=self.paths.root, remedy=remedy)
 
+    def check_here(self) -> None:
+        """As `check_same`; a table that a catalog manages is looked for by that."""
+        if self.env.keeper is None or not self.env.keeper.manages:
+            self.check_same()
+
     def check_holds(self, snapshot: Snapshot | None) -> None:
-        """As `check_same`, of a table whose snapshot this is: one that was dropped is no empty one, and rows of one
-        that was made anew have other columns. What was seen to be this table's is not asked again, nor a catalog's."""
-        if (self.env.keeper is not None and self.env.keeper.manages) or snapshot in self._held:
+        """As `check_here`, of a table whose snapshot this is: one that was dropped is no empty one, and rows of one
+        that was made anew have other columns. What was seen to be this table's is not asked again."""
+        if snapshot in self._held:
             return
-        self.check_same()
+        self.check_here()
         self._held[:] = [] if snapshot is None else [snapshot]
 
     # ---- manifests
@@ -393,10 +408,22 @@ class Store:
         return found
 
     def _entries(self, data: bytes, path: str) -> tuple[ManifestEntry, ...]:
-        return manifest_entries(data, path, self.schema, self.schema_of)
+        with self.fitting():
+            return manifest_entries(data, path, self.schema, self.schema_of)
 
     def _refs(self, data: bytes, path: str) -> tuple[FileRef, ...]:
-        return manifest_refs(data, path, self.schema, self.schema_of)
+        with self.fitting():
+            return manifest_refs(data, path, self.schema, self.schema_of)
+
+    @contextmanager
+    def fitting(self) -> Iterator[None]:
+        """Around what is decoded under this table's schema: what does not fit may be another table's that was
+        made in its place. Errors as `check_same` then."""
+        try:
+            yield
+        except CorruptError:
+            self.check_here()
+            raise
 
     def manifests(self, files: Sequence[ManifestFile]) -> list[tuple[ManifestEntry, ...]]:
         """The entries of several manifests, read in parallel, in order."""

@@ -40,7 +40,15 @@ from bucketlake.spark.read.hidden import hidden_fields
 from bucketlake.spark.read.reader import rows_of
 from bucketlake.spark.types import quoted
 from bucketlake.spark.write.append_changes import write_rows
-from bucketlake.spark.write.column_updates import MINE, is_small, named_rows, plan_at, rows_with_ids, write_found
+from bucketlake.spark.write.column_updates import (
+    MINE,
+    as_stored,
+    is_small,
+    named_rows,
+    plan_at,
+    rows_with_ids,
+    write_found,
+)
 from bucketlake.table import Table
 from bucketlake.values import dataclass
 
@@ -97,6 +105,7 @@ class EvolvingMerge:
         touched: dict[int, Split] = {}
         changed = rows.frame(UPDATE) if self._columns else None
         if changed is not None:
+            changed = as_stored(changed, store.schema, self._columns, self.rules)
             own = named_rows(changed.select(MINE), groups, rows.few)
             touched |= {first_id(group): group for group, _ in own}
             found = list(touched.values())

@@ -9,9 +9,7 @@ Spec: docs/spec/reading.md#live-rows
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import field
 
 import numpy as np
@@ -34,6 +32,8 @@ from bucketlake.ops.rows.deletions import (
     packed,
 )
 from bucketlake.ops.rows.one_file import file_layout, read_file
+from bucketlake.ops.table.cache import Cache
+from bucketlake.ops.table.decoded import identity
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD
@@ -46,6 +46,7 @@ from bucketlake.values import dataclass
 DRIVER_ROWS = 50_000_000  # above this, Spark's tasks read the keys
 BITMAP_BYTES = 256 << 20  # of one scan; they travel with its plan
 CACHE_BYTES = 256 << 20
+_CACHE = Cache(CACHE_BYTES)  # which rows of a split are dead
 BLOCK = BlockSize(rows=1 << 19, bytes=64 << 20)
 _NONE: Words = np.zeros(0, np.uint64)
 Dead = dict[
@@ -118,7 +119,7 @@ def is_decidable(store: Store, files: Sequence[FileAt]) -> bool:
 
 def decide(spark: SparkSession, store: Store, splits: Sequence[Split]) -> Decision:
     """Which rows of these merge splits are live; answers known from before cost nothing."""
-    answers = {_key(store, split): _CACHE.get(_key(store, split)) for split in splits}
+    answers: dict[Hashable, Dead | None] = {_key(store, split): _CACHE.get(_key(store, split)) for split in splits}
     unknown = [split for split in splits if answers[_key(store, split)] is None]
     if sum(split.row_count for split in unknown) > DRIVER_ROWS:
         found = _in_tasks(spark, store, unknown)
@@ -126,7 +127,7 @@ def decide(spark: SparkSession, store: Store, splits: Sequence[Split]) -> Decisi
         found = parallel(lambda split: dead_rows(store, split), unknown, parallelism(spark))
     for split, dead in zip(unknown, found, strict=True):
         answers[_key(store, split)] = dead
-        _CACHE.put(_key(store, split), dead)
+        _CACHE.put(_key(store, split), _weight(dead), dead)
     decision = Decision()
     for split in splits:
         decision.take(store, split, answers[_key(store, split)] or {})
@@ -210,50 +211,13 @@ def _in_tasks(spark: SparkSession, store: Store, splits: Sequence[Split]) -> lis
     return [answers[number] for number, _ in numbered]
 
 
-def _key(store: Store, split: Split) -> tuple[str, ...]:
+def _key(store: Store, split: Split) -> Hashable:
     order = order_of(store.schema, store.options)
     rule = f"{engine_of(store.schema, store.options)} {order.descending} {[item.name for item in order.sequence]}"
     vectors = (f"{name} {place.path} {place.range.offset}" for name, place in sorted(split.deletions.items()))
     files = (f"{file.external_path or file.file_name} {file.file_size} {file.creation_time}" for file in split.files)
-    return (rule, split.bucket_path, *files, *vectors)
-
-
-class _Answers:
-    """Answers by the files of a split, least recently used out first."""
-
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
-        self._items: OrderedDict[tuple[str, ...], Dead] = OrderedDict()
-        self._size = 0
-        self._lock = threading.Lock()
-
-    def get(self, key: tuple[str, ...]) -> Dead | None:
-        with self._lock:
-            found = self._items.get(key)
-            if found is not None:
-                self._items.move_to_end(key)
-            return found
-
-    def put(self, key: tuple[str, ...], dead: Dead) -> None:
-        with self._lock:
-            self._drop(key)
-            self._items[key] = dead
-            self._size += _weight(dead)
-            while self._size > self._capacity and len(self._items) > 1:
-                self._drop(next(iter(self._items)))
-
-    def clear(self) -> None:
-        with self._lock:
-            self._items.clear()
-            self._size = 0
-
-    def _drop(self, key: tuple[str, ...]) -> None:
-        dropped = self._items.pop(key, None)
-        self._size -= _weight(dropped) if dropped is not None else 0
+    return (identity(store.env.storage), rule, split.bucket_path, *files, *vectors)
 
 
 def _weight(dead: Dead) -> int:
     return sum(words.nbytes + 200 for words in dead.values()) + 200
-
-
-_CACHE = _Answers(CACHE_BYTES)

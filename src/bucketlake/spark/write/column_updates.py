@@ -48,7 +48,9 @@ from bucketlake.ops.table.made import discard
 from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.tree import Predicate
+from bucketlake.schema.schema import TableSchema
 from bucketlake.spark import actions, instants
+from bucketlake.spark.assignment import Rules
 from bucketlake.spark.beside import NOTHING, Beside
 from bucketlake.spark.cluster import ensure_package, is_answer, messages_of, parallelism, run_tasks
 from bucketlake.spark.read import hidden
@@ -116,6 +118,12 @@ class _Naming:
                 known = found.get(number)
                 found[number] = hits if known is None else joined(known, hits)
         yield found
+
+
+def as_stored(frame: DataFrame, schema: TableSchema, names: Sequence[str], rules: Rules) -> DataFrame:
+    """New values of these columns as they are stored, and `MINE`: CHAR is padded, and a null is none of a default."""
+    fields = [replace(item, default=None) for item in schema.fields if item.name in set(names)]
+    return conform(frame.select(*map(quoted, [item.name for item in fields]), MINE), fields, (MINE,), rules)
 
 
 def write_found(
@@ -260,11 +268,10 @@ class ColumnChange:
         """`project`: rows with `MINE` to those that change, with new values of the columns, and `MINE`."""
         schema = self.table.schema
         refuse_moves(schema, columns)
-        fields = [replace(item, default=None) for item in schema.fields if item.name in set(columns)]
 
         def write(base: Snapshot, groups: Sequence[Split], frame: DataFrame, attempt: Attempt) -> Changed:
-            store, names = self.table.store, [item.name for item in fields]
-            rows = conform(project(frame), fields, (MINE,), instants.rules(self.spark, self.table.options))
+            store, names = self.table.store, [item.name for item in schema.fields if item.name in set(columns)]
+            rows = as_stored(project(frame), schema, names, instants.rules(self.spark, self.table.options))
             if is_small(groups):
                 data = collected(rows)
                 found = by_group(groups, data.column(MINE).to_numpy())

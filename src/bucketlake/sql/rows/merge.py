@@ -5,7 +5,8 @@ Spec: docs/sql/merge.md
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
@@ -279,22 +280,40 @@ class MergeInto:
         return Clause(clause.side, clause.kind, condition, tuple(values))
 
     def _padded(self, text: Text) -> str:
-        """The text at its place in the statement; `db.t.c` as `t.c`, since frames know tables by their last name,
-        and Flink's timestamps as Spark's."""
+        """The text at its place in the statement; `db.t.c` as `t.c`, since frames know tables by their last name (the
+        source by another where both have one), and Flink's timestamps as Spark's."""
         end = text.start + len(text.text)
         cut = blank(self.statement[:end], [(0, text.start)])
-        longer = [] if self.target.alias is not None else [self.target.parts]
-        longer += [self.source.parts]
-        wholes = {parts[first:] for parts in longer for first in range(len(parts) - 1)}
-        padded = blank(cut, [span for parts in wholes for span in _qualifiers(text, parts)])
+        mine, theirs = _endings(self._target_parts), _endings(self.source.parts)
+        pieces = [(start, last, "") for parts in mine for start, last, _ in _written(text, parts)]
+        for start, last, end in (found for parts in theirs - mine for found in _written(text, parts)):
+            pieces.append((start, end, self.source.name) if mine & theirs else (start, last, ""))
+        self._refuse_either(text, mine & theirs)
+        padded = splice(cut, [(start, end, _as_long(cut[start:end], name)) for start, end, name in pieces])
         return splice(padded, timestamp_pieces(padded))
+
+    @property
+    def _target_parts(self) -> tuple[str, ...]:
+        """The target's name as columns may have it before them, where no alias takes its place."""
+        return () if self.target.alias is not None else self.target.parts
+
+    def _refuse_either(self, text: Text, shared: Collection[tuple[str, ...]]) -> None:
+        """InvalidError where a name that means either table stands before a column."""
+        for parts in shared:
+            if _written(text, parts):
+                raise InvalidError(
+                    "target and source have one name",
+                    name=".".join(parts),
+                    text=text.text,
+                    remedy="name the columns with the databases before, or give the tables aliases: MERGE INTO t AS a",
+                )
 
     def _equalities(
         self, schema: TableSchema, target: str, columns: list[str], rules: Rules
     ) -> tuple[list[Equality], bool]:
         """The comparisons of target columns in the condition that must all hold, and whether they are all of it."""
-        whole = () if self.target.alias is not None else self.target.parts
-        mine = _Named(schema.field_names, ((target,), whole), columns, rules)
+        shared = bool(_endings(self._target_parts) & _endings(self.source.parts))
+        mine = _Named(schema.field_names, (() if shared else (target,), self._target_parts), columns, rules)
         theirs = _Named(columns, ((self.source.name,), self.source.parts), schema.field_names, rules)
         found: list[Equality] = []
         only = True
@@ -414,19 +433,30 @@ def _names(text: str) -> tuple[str, ...]:
     return parts if cursor.done else ()
 
 
-def _qualifiers(text: Text, parts: tuple[str, ...]) -> list[tuple[int, int]]:
-    """Where `db.` stands before the last name of a table, in the statement."""
+def _written(text: Text, parts: tuple[str, ...]) -> list[tuple[int, int, int]]:
+    """Where a table's name stands before a column, in the statement: its start, that of its last part, its end."""
     tokens = Cursor(text.text).tokens
     size = 2 * len(parts)
-    spans = []
+    places = []
     for at in range(len(tokens) - size):
         found = tokens[at : at + size]
         if at and tokens[at - 1].value == ".":
             continue
         words = tuple(token.value.lower() for token in found[::2])
-        if words == tuple(part.lower() for part in parts) and all(token.value == "." for token in found[1::2]):
-            spans.append((text.start + found[0].start, text.start + found[-2].start))
-    return spans
+        if words == parts and all(token.value == "." for token in found[1::2]):
+            places.append((text.start + found[0].start, text.start + found[-2].start, text.start + found[-2].end))
+    return places
+
+
+def _as_long(written: str, name: str) -> str:
+    """A name with blanks before it, as long as the text in whose place it stands; lines stay."""
+    kept = len(written) - len(name)
+    return re.sub(r"[^\n]", " ", written[:kept]) + "\n" * written.count("\n", kept) + name
+
+
+def _endings(parts: tuple[str, ...]) -> set[tuple[str, ...]]:
+    """The names, folded, by which a table may be called whose whole name this is."""
+    return {tuple(part.lower() for part in parts[first:]) for first in range(len(parts))}
 
 
 def _all_qualified(text: str, columns: set[str]) -> bool:

@@ -10,6 +10,9 @@ Spec: docs/sql/merge.md
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -17,7 +20,7 @@ from sqlglot.errors import SqlglotError
 from bucketlake.spark.merge.clauses import DELETE, INSERT, UPDATE, Side
 from bucketlake.sql.query.travel import travels
 from bucketlake.sql.rows.merge import MergeInto, Source, Text, When, check_order
-from bucketlake.sql.rows.target import parse_target
+from bucketlake.sql.rows.target import Target, parse_target
 from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.text import Cursor, blank, option_hints
 
@@ -51,7 +54,20 @@ def _merge(cursor: Cursor, ctes: str) -> MergeInto:
         cursor.fail("MERGE needs a WHEN clause")
     check_order(clauses)
     texts = [on, *(text for clause in clauses for text in (clause.condition, *clause.values) if text is not None)]
-    return MergeInto(cursor.text, target, source.with_metadata(texts), on, tuple(clauses), evolves)
+    source = _told_apart(cursor, target, source.with_metadata(texts))
+    return MergeInto(cursor.text, target, source, on, tuple(clauses), evolves)
+
+
+def _told_apart(cursor: Cursor, target: Target, source: Source) -> Source:
+    """The source, under a name for frames that is no longer than what stands before its columns, where both tables have
+    one name in two databases."""
+    folded = [tuple(part.lower() for part in parts) for parts in (target.parts, source.parts)]
+    if target.alias is not None or not source.parts or folded[0] == folded[1] or folded[0][-1] != folded[1][-1]:
+        return source
+    longer = source.parts if len(source.parts) > 1 else (*source.parts, "")
+    name = re.sub(r"\W", "_", "_".join(longer[-2:]), flags=re.ASCII)
+    used = {token.value.lower() for token in cursor.tokens}
+    return source if name.lower() in used else replace(source, name=name)
 
 
 def _source(cursor: Cursor, ctes: str) -> Source:

@@ -1,0 +1,67 @@
+"""Which partitions specs name: many specs against many partitions."""
+
+from __future__ import annotations
+
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import bucketlake
+from bucketlake.ops.table import partitions
+from bucketlake.ops.table.partitions import partition_values, spec_filter
+from bucketlake.table import Table
+
+SCHEMA = pa.schema([("k", pa.int64()), ("a", pa.int32()), ("b", pa.string()), ("f", pa.float64())])
+VALUES: dict[str, list[Any]] = {"a": [1, 2, None], "b": ["1", "x", "nan", None], "f": [0.0, 1.5, math.nan, None]}
+
+
+def made(folder: Path, rows: list[dict[str, Any]]) -> tuple[Table, list[bytes]]:
+    table = bucketlake.open(folder).create_table("t", SCHEMA, [*VALUES], options={"bucket": "-1"})
+    table.write_arrow(pa.Table.from_pylist([{"k": 1, **row} for row in rows], schema=SCHEMA))
+    return table, list({split.partition for split in table.plan().splits})
+
+
+def _same(left: Any, right: Any) -> bool:
+    return left == right or (left != left and right != right)
+
+
+def test_a_partition_matches_if_any_spec_is_met(tmp_path: Path) -> None:
+    rows = [{"a": a, "b": b, "f": f} for a in VALUES["a"] for b in VALUES["b"] for f in VALUES["f"]]
+    table, known = made(tmp_path, rows)
+    assert len(known) == len(rows)
+    chance = random.Random(1)
+    for _ in range(100):
+        specs = []
+        for _ in range(chance.choice([1, 2, 5])):
+            columns = chance.sample([*VALUES], chance.choice([1, 2, 3]))
+            specs.append({name: chance.choice(VALUES[name]) for name in columns})
+        told = [
+            {name: chance.choice([value, value if value is None else str(value)]) for name, value in spec.items()}
+            for spec in specs
+        ]
+        matches = spec_filter(table.store, told)
+        for partition in known:
+            values = dict(zip(VALUES, partition_values(table.store, partition), strict=True))
+            wanted = any(all(_same(values[name], value) for name, value in spec.items()) for spec in specs)
+            assert matches(partition) == wanted, (told, values)
+
+
+def test_each_partition_is_compared_with_few_of_many_specs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever column tells them apart."""
+    count = 200
+    table, known = made(tmp_path, [{"a": number, "b": "x", "f": 0.0} for number in range(count)])
+    compared = [0]
+    real = partitions._Asked.is_met
+
+    def is_met(self: Any, value: object, text: str) -> bool:
+        compared[0] += 1
+        return real(self, value, text)
+
+    monkeypatch.setattr(partitions._Asked, "is_met", is_met)
+    matches = spec_filter(table.store, [{"b": "x", "a": str(number)} for number in range(0, count, 2)])
+    assert sum(map(matches, known)) == count // 2
+    assert compared[0] <= 4 * count
