@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
+from tests.queries import rarer_forms
 from tests.queries.conditions import Column, condition
 
 from bucketlake.spark.session import Lake
@@ -41,6 +42,10 @@ KINDS = {
     "evolving": "TBLPROPERTIES ('row-tracking.enabled' = 'true', 'data-evolution.enabled' = 'true')",
     "orc": "TBLPROPERTIES ('file.format' = 'orc')",
     "avro": "TBLPROPERTIES ('file.format' = 'avro')",
+    "blooms": "TBLPROPERTIES ('deletion-vectors.enabled' = 'true', 'file-index.bloom-filter.columns' = 'id,i,l,s,d,dt,ts,tz,bin')",
+    "bitmaps": "TBLPROPERTIES ('file-index.bitmap.columns' = 'id,i,l,s,d,b,dt,ts,tz', 'file-index.in-manifest-threshold' = '1 b')",
+    "ranges": "TBLPROPERTIES ('file-index.bsi.columns' = 'id,i,l,dt,tz', 'file-index.range-bitmap.columns' = 's,d,n,b,ts')",
+    "cut": "TBLPROPERTIES ('metadata.stats-mode' = 'truncate(1)', 'file.format' = 'orc')",
     "changed": "",
     "fallback": "PARTITIONED BY (b)",
 }
@@ -111,7 +116,7 @@ def _append(lake: Lake, name: str, held: list[dict[str, Any]]) -> None:
 def form(seed: int) -> str:
     """The query of a seed."""
     chance = Random(seed)
-    text = FORMS[seed % len(FORMS)]
+    text = ALL[seed % len(ALL)]
     for mark, kind in zip(("{t}", "{u}", "{v}"), chance.sample(sorted(KINDS), 3), strict=True):
         text = text.replace(mark, kind)
     while "{c}" in text:
@@ -277,3 +282,4 @@ FORMS = (
     "SELECT db.{t}.st.y.z, db.{t}.id FROM db.{t} JOIN db.{u} x ON db.{t}.id = x.id WHERE {c}",
     "SELECT {t}.id, n FROM db.{t}, LATERAL (SELECT count(*) n FROM db.{u} x WHERE x.i = db.{t}.i AND {c}) l",
 )
+ALL = (*FORMS, *rarer_forms.FORMS)

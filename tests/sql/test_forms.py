@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from tests.profile import number
-from tests.queries import forms
+from tests.queries import forms, rarer_forms
 from tests.queries.run import QUICK, settings
 
 from bucketlake.errors import BucketlakeError
@@ -23,7 +24,7 @@ from bucketlake.sql.query import joined, query
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-COUNT = number("BUCKETLAKE_FORMS", len(forms.FORMS) // 2, 20 * len(forms.FORMS))
+COUNT = number("BUCKETLAKE_FORMS", len(forms.ALL) // 4, 20 * len(forms.ALL))
 SEED = number("BUCKETLAKE_SEED", 0, 0)
 MODES = [("true", "UTC", True), ("false", "America/St_Johns", False)]  # ANSI, zone, whether the driver reads
 
@@ -34,6 +35,8 @@ def both(classic: Lake) -> Iterator[Lake]:
     spark = classic.spark
     for kind in forms.KINDS:
         forms.load(classic, kind)
+    for function in rarer_forms.FUNCTIONS:
+        spark.sql(function)
     spark.sql("CREATE DATABASE spark_catalog.db")
     held = pa.Table.from_pylist(forms.rows(), classic.catalog.table("db.plain").arrow_schema)
     frame = spark.createDataFrame(held, classic.table("db.plain").read().schema).coalesce(1)
@@ -41,6 +44,8 @@ def both(classic: Lake) -> Iterator[Lake]:
         names = classic.catalog.table(f"db.{kind}").schema.field_names
         frame.select(*names).write.saveAsTable(f"spark_catalog.db.{kind}")
     yield classic
+    for name in ("twice", "up_to"):
+        spark.sql(f"DROP TEMPORARY FUNCTION {name}")
     spark.sql("DROP DATABASE spark_catalog.db CASCADE")
 
 
@@ -77,8 +82,8 @@ def outcome(run: Any, text: str) -> Any:
         return error.getCondition()
     except BucketlakeError as error:
         return f"refused: {error}"
-    except Py4JError as error:  # of Java's: a rule of Spark that fails
-        return f"broken: {str(error)[:400]}"
+    except Py4JError as error:  # of Java's: a rule of Spark that fails, or rows that do
+        return re.findall(r"\[([A-Z_.]+)\]", str(error))[:1] or f"broken: {str(error)[:400]}"
 
 
 def told(value: Any) -> str:

@@ -275,6 +275,42 @@ def test_char_is_padded_as_the_session_says(classic: Lake) -> None:
         assert rows(lake) == [(1, "xy"), (2, "xy   ")]
 
 
+def test_char_inside_of_values_is_padded_as_spark_has_it(classic: Lake) -> None:
+    lake, spark = classic, classic.spark
+    columns = "(id INT, s STRUCT<c: CHAR(3), v: VARCHAR(2)>, a ARRAY<CHAR(2)>, m MAP<VARCHAR(2), CHAR(2)>)"
+    lake.sql(f"CREATE TABLE db.t {columns}")
+    spark.sql(f"CREATE TABLE spark_catalog.default.nested_chars {columns} USING parquet")
+    given = (
+        "(1, named_struct('c', 'a', 'v', 'b   '), array('x', NULL, 'y   '), map('k   ', 'é'))",
+        "(2, named_struct('c', NULL, 'v', 'b'), array(), map('k', NULL))",
+        "(3, NULL, NULL, NULL)",
+    )
+    wrong = (
+        "(4, named_struct('c', 'aaaa', 'v', 'b'), NULL, NULL)",
+        "(4, named_struct('c', 'a', 'v', 'bbb'), NULL, NULL)",
+        "(4, NULL, array('x', 'xxx'), NULL)",
+        "(4, NULL, NULL, map('kkk', 'x'))",
+        "(4, NULL, NULL, map('k', 'xxx'))",
+    )
+    shown = "SELECT *, length(s.c), length(get(a, 0)) FROM {} ORDER BY id"
+    try:
+        for run, name in ((lake.sql, "db.t"), (spark.sql, "spark_catalog.default.nested_chars")):
+            run(f"INSERT INTO {name} VALUES {', '.join(given)}")
+            for one in wrong:
+                with pytest.raises(Exception, match="char/varchar type length limitation"):
+                    run(f"INSERT INTO {name} VALUES {one}")
+        expected = spark.sql(shown.format("spark_catalog.default.nested_chars")).collect()
+    finally:
+        spark.sql("DROP TABLE spark_catalog.default.nested_chars")
+    assert lake.sql(shown.format("db.t")).collect() == expected
+    lake.sql("UPDATE db.t SET s.c = 'q', a = array('z') WHERE id = 1")
+    source = "(SELECT 2 AS id, named_struct('c', 'w', 'v', 'w  ') AS s) n"
+    lake.sql(f"MERGE INTO db.t USING {source} ON t.id = n.id WHEN MATCHED THEN UPDATE SET s = n.s, m = map('k', 'm')")
+    found = sorted(lake.catalog.table("db.t").to_arrow().to_pylist(), key=lambda row: row["id"])
+    assert [found[0]["s"], found[0]["a"], found[0]["m"]] == [{"c": "q  ", "v": "b "}, ["z "], [("k ", "é ")]]
+    assert [found[1]["s"], found[1]["m"]] == [{"c": "w  ", "v": "w "}, [("k", "m ")]]
+
+
 def test_a_char_partition_is_overwritten_by_its_text_without_spaces(classic: Lake) -> None:
     lake = classic
     lake.sql("CREATE TABLE db.t (id INT, p CHAR(3), q CHAR(2)) PARTITIONED BY (p, q)")

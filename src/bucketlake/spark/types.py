@@ -171,12 +171,13 @@ def conform(
     places = matched([f.name for f in schema], [f.name for f in fields], rules)
     require_columns(places, fields)
     columns = []
-    spaced = any(has_length(item.type) for item in fields) and not chars_are_text(frame.sparkSession)
+    spaced = any(_has_lengths(item.type) for item in fields) and not chars_are_text(frame.sparkSession)
     for item in fields:
         if item.name in places:
             source = schema[places[item.name]]
             found = stored(F.col(quoted(source.name)), source.dataType, item, rules)
-            found = _spaced(found, item.type) if spaced else found
+            if spaced and _has_lengths(item.type):
+                found = _spaced(found, item.type).cast(as_nullable(spark_type(item.type)))
         else:
             found = F.lit(None).cast(spark_type(item.type))
         columns.append(_defaulted(found, item).alias(item.name))
@@ -188,10 +189,24 @@ def has_length(kind: DataType) -> bool:
     return kind.root in (Root.CHAR, Root.VARCHAR) and kind.length not in (None, MAX_LENGTH)
 
 
+def _has_lengths(kind: DataType) -> bool:
+    """Whether it is such text, or a part at any depth is."""
+    return has_length(kind) or any(map(_has_lengths, kind.parts))
+
+
 def _spaced(column: Column, kind: DataType) -> Column:
-    """Text as Spark stores it in CHAR(n) and VARCHAR(n): padded, and without spaces beyond the length."""
-    if not has_length(kind):
+    """Text, at any depth, as Spark stores it in CHAR(n) and VARCHAR(n): padded, without spaces beyond the length."""
+    if not _has_lengths(kind):
         return column
+    if kind.root is Root.ROW:
+        parts = [_spaced(column.getField(item.name), item.type).alias(item.name) for item in kind.fields]
+        return F.when(column.isNotNull(), F.struct(*parts))
+    if kind.root is Root.MAP:
+        key, value = kind.parts
+        keys = F.transform_keys(column, lambda one, _: _spaced(one, key)) if _has_lengths(key) else column
+        return F.transform_values(keys, lambda _, one: _spaced(one, value)) if _has_lengths(value) else keys
+    if kind.parts:
+        return F.transform(column, lambda one: _spaced(one, kind.parts[0]))
     cut = F.when(F.char_length(F.rtrim(column)) <= kind.length, F.rpad(F.rtrim(column), kind.length, " "))
     if kind.root is Root.VARCHAR:
         return F.when(F.char_length(column) > kind.length, cut.otherwise(column)).otherwise(column)

@@ -16,7 +16,7 @@ from typing import Any
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.lazy import pa, pc
-from bucketlake.types.arrow import canonical_array, is_variant, variant_type
+from bucketlake.types.arrow import canonical_array, is_variant, pairs_of, variant_type
 from bucketlake.values import dataclass
 
 
@@ -393,15 +393,29 @@ def _check_values(array: pa.Array, field: DataField) -> None:
         _check_text(array, field)
     if t.root is Root.VECTOR:
         check_vectors(array, field)
-    if t.root not in SIZED or t.length == MAX_LENGTH:
-        return
-    lengths = pc.utf8_length(array) if t.root in (Root.CHAR, Root.VARCHAR) else pc.binary_length(array)
-    longest = pc.max(lengths).as_py()
-    if longest is not None and longest > (t.length or 0):
-        text = ": exceeds char/varchar type length limitation" if t.root in (Root.CHAR, Root.VARCHAR) else ""
-        raise InvalidError(
-            "value is longer than its column" + text, column=field.name, type=type_text(t), length=longest
-        )
+    _check_lengths(array, t, field.name)
+
+
+def _check_lengths(array: pa.Array, t: DataType, column: str) -> None:
+    """InvalidError for text and bytes, at any depth, longer than their type."""
+    if t.root in SIZED and t.length != MAX_LENGTH:
+        texts = t.root in (Root.CHAR, Root.VARCHAR)
+        longest = pc.max(pc.utf8_length(array) if texts else pc.binary_length(array)).as_py()
+        if longest is not None and longest > (t.length or 0):
+            text = ": exceeds char/varchar type length limitation" if texts else ""
+            raise InvalidError(
+                "value is longer than its column" + text, column=column, type=type_text(t), length=longest
+            )
+    elif t.parts and t.holds(*SIZED):
+        if t.root is Root.ROW:
+            for member, part in zip(t.fields, array.flatten(), strict=True):
+                _check_lengths(part, member.type, f"{column}.{member.name}")
+        elif t.root is Root.MAP:
+            entries = pairs_of(array).flatten()
+            _check_lengths(entries.field(0), t.parts[0], f"{column}.key")
+            _check_lengths(entries.field(1), t.parts[1], f"{column}.value")
+        else:
+            _check_lengths(array.flatten(), t.parts[0], f"{column}.element")
 
 
 def _check_text(array: pa.Array, field: DataField) -> None:
