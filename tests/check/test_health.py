@@ -102,6 +102,24 @@ def test_a_tag_outlives_the_changelog_of_its_snapshot(tmp_path: Path, producer: 
     assert {table.with_options({"scan.tag-name": tag}).to_arrow().num_rows for tag in table.tags()} == {2}
 
 
+@pytest.mark.parametrize("producer", ["lookup", "none"])
+def test_changelogs_outlive_their_snapshots(tmp_path: Path, producer: str) -> None:
+    """Of commits without changelog files, in a table that writes such, the files go with the snapshot: they tell
+    nothing. In one that writes none these files are what they tell."""
+    schema = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.int64())])
+    options = {"bucket": "1", "changelog-producer": producer, "changelog.num-retained.max": "50"}
+    table = bucketlake.open(tmp_path).create_table("t", schema, [], ["k"], options)
+    for number in range(5):
+        table.write_arrow(pa.table({"k": [1, number + 2], "v": [number, number]}, schema=schema))
+    assert table.expire_snapshots(retain_max=2, retain_min=1).snapshots > 2
+    assert len(table.store.changelog_ids()) > 2
+    assert table.fsck("rows").findings == ()
+    if producer == "none":
+        (Path(table.path) / "manifest" / next(table.store.changelogs()).delta_manifest_list).unlink()
+        clear_cache()
+        assert {one.code for one in table.fsck().findings} >= {"manifest-list-missing"}
+
+
 def test_paimons_tables_are_whole(tmp_path: Path) -> None:
     catalog = bucketlake.open(corpus.unpack(tmp_path))
     for name in corpus.names():

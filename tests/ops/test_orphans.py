@@ -14,9 +14,10 @@ from tests.ops.test_expire import KINDS, History, ids, left_over, made, make_bra
 from tests.profile import SOAK, later
 from tests.sim.storage import KILL_AFTER, KILL_BEFORE, FaultStorage, Killed, fault_at
 
+import bucketlake
 from bucketlake.env.env import Env
 from bucketlake.env.local import LocalStorage
-from bucketlake.errors import BucketlakeError, CorruptError, InvalidError
+from bucketlake.errors import BucketlakeError, ConflictError, CorruptError, InvalidError
 from bucketlake.ops.clean import orphans
 from bucketlake.ops.clean.orphans import Run, remove_orphans
 from bucketlake.ops.table.store import Store, clear_cache
@@ -272,3 +273,37 @@ def test_many_orphans_do_not_look_at_all_names_again(tmp_path: Path, monkeypatch
     monkeypatch.setattr(orphans._References, "_settle", lambda self: (settled.append(1), real(self)))
     assert remove_orphans(table.store, FUTURE, threads=1).count == 20
     assert len(settled) == 1
+
+
+@pytest.mark.parametrize("how", ["rolled back", "made anew"])
+def test_a_snapshot_that_another_one_takes_the_place_of_is_no_damage(tmp_path: Path, how: str) -> None:
+    """While its manifests are about to be read: the other's files stay, and who cleans another table than was opened is told."""
+    table = made(tmp_path, "keyed")
+    put(table, (1, 1, 1))
+    second = put(table, (2, 2, 2))
+    assert second is not None
+    catalog, names = bucketlake.open(tmp_path), table.store.paths.manifest(second.delta_manifest_list)
+
+    def meanwhile(k: int, operation: str, path: str) -> None:
+        if operation == "read" and path == names and os.path.exists(names):
+            if how == "rolled back":
+                table.rollback_to(1)
+                put(table, (1, 3, 3))
+                Path(names).unlink(missing_ok=True)
+                return
+            catalog.drop_table("t")
+            other = made(tmp_path, "keyed", comment="another")
+            put(other, (1, 4, 4))
+            put(other, (1, 5, 5))
+
+    clear_cache()
+    cleaned = with_storage(table, FaultStorage(LocalStorage(), meanwhile))
+    if how == "rolled back":
+        remove_orphans(cleaned.store, FUTURE)
+        clear_cache()
+        assert rows_of(table) == [(1, 1, 1), (1, 3, 3)] and left_over(table) == ()
+        return
+    with pytest.raises(ConflictError):
+        remove_orphans(cleaned.store, FUTURE)
+    clear_cache()
+    assert rows_of(catalog.table("t")) == [(1, 4, 4), (1, 5, 5)]

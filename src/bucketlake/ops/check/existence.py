@@ -75,8 +75,8 @@ class _Named:
             if not root.stands():
                 continue
             for code, path, entry, what in self._damaged(data, changes):
-                if code == "changelog-file-missing" and root.kind == TAG:
-                    continue  # it goes with its snapshot, which tells of it as long as it is there
+                if code == "changelog-file-missing" and root.may_lack:
+                    continue
                 if code == "data-file-missing":
                     self.reach.dead.add(number)
                 if (code, path) in told:

@@ -23,7 +23,7 @@ from bucketlake.format.metadata.manifest import FileKind, ManifestEntry, Manifes
 from bucketlake.format.metadata.statistics import decode_statistics
 from bucketlake.ops.check.findings import Findings, Place, shown
 from bucketlake.ops.check.inventory import Hashes, Sizes, distinct, members, path_hashes
-from bucketlake.ops.check.roots import CHANGELOG, TAG, Root, attempted
+from bucketlake.ops.check.roots import CHANGELOG, Root, attempted
 from bucketlake.ops.table.partition_stats import may_hold
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.values import dataclass
@@ -79,15 +79,14 @@ class Reach:
             shows = [(listed, snapshot.changelog_manifest_list_size)] if listed else []
             shows = shows or [(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)]
             for name, size in shows:
-                changes += self._listed(root, number, name, size)
+                changes += self._listed(root, number, name, size, root.may_lack)
             self._note(number, [snapshot.base_manifest_list, snapshot.delta_manifest_list])
         else:
             data += self._listed(root, number, snapshot.base_manifest_list, snapshot.base_manifest_list_size)
             data += self._listed(root, number, snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
             if snapshot.changelog_manifest_list is not None:
-                size, expires = snapshot.changelog_manifest_list_size, root.kind == TAG
-                dead = number in self.dead
-                changes += self._listed(root, number, snapshot.changelog_manifest_list, size, expires)
+                size, dead = snapshot.changelog_manifest_list_size, number in self.dead
+                changes += self._listed(root, number, snapshot.changelog_manifest_list, size, root.may_lack)
                 if not dead:  # its rows are read without what it tells of changes
                     self.dead.discard(number)
             self._index(root, number)
@@ -108,8 +107,7 @@ class Reach:
         self.findings.add(f"{kind}-{what}", shown(error), Place(path, snapshot=root.snapshot.id, holder=root.label))
 
     def _listed(self, root: Root, number: int, name: str, size: int | None, expires: bool = False) -> list[str]:
-        """Names of the manifests of a list; they are read. `expires`: it may be gone in part, as the changelog of a
-        tag's snapshot is once that has expired."""
+        """Names of the manifests of a list; they are read. `expires`: it may be gone in part (`Root.may_lack`)."""
         path = self.store.paths.manifest(name)
         if expires and self.store.env.storage.info(path) is None:
             return []

@@ -44,6 +44,13 @@ class Root:
         prefix = "" if self.branch == MAIN else f"branch {self.branch}, "
         return f"{prefix}{self.kind} {self.name}"
 
+    @property
+    def may_lack(self) -> bool:
+        """Whether what it tells of changes may be gone: with a tag's snapshot go its changelog files, and a commit
+        without any, of a table that writes such, tells nothing once it has expired."""
+        silent = self.kind == CHANGELOG and self.snapshot.changelog_manifest_list is None
+        return self.kind == TAG or (silent and self.store.options.get("changelog-producer") != "none")
+
     def stands(self) -> bool:
         """Whether it is still there: files of what expires meanwhile are not missing."""
         paths = self.store.paths

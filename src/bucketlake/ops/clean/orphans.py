@@ -31,7 +31,7 @@ from bucketlake.errors import CorruptError, InvalidError, NotFoundError
 from bucketlake.format.data.blob_references import is_pack
 from bucketlake.format.guard import LARGEST_LONG
 from bucketlake.format.metadata.manifest import FileKind, FileRef
-from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.format.metadata.snapshot import Snapshot, decode_snapshot
 from bucketlake.ops.clean.removal import BATCH as REMOVED_TOGETHER
 from bucketlake.ops.clean.removal import delete_files, readable_list, remove_empty_folders
 from bucketlake.ops.progress import Meter, OnProgress
@@ -366,8 +366,13 @@ class _References:
             indexes = [entry.file.file_name for entry in store.index_manifest(snapshot)]
             self._add_changes(store, snapshot.changelog_manifest_list, strict)
         except NotFoundError as error:
-            if store.env.storage.info(path) is None:
+            now = _held(store, path)
+            if now is None:
                 return  # expired, or removed, meanwhile
+            self.store.check_here()
+            if now != snapshot:  # of another history: a rollback came between
+                self._add(store, now, path, strict)
+                return
             raise CorruptError(
                 "cannot tell what is referred to: a file is missing",
                 snapshot=snapshot.id,
@@ -471,3 +476,11 @@ def _digest(name: str) -> bytes:
 
 def _existing(ids: Sequence[int], find: Callable[[int], Snapshot | None], store: Store) -> list[Snapshot]:
     return [item for item in parallel(find, ids, store.manifest_threads) if item is not None]
+
+
+def _held(store: Store, path: str) -> Snapshot | None:
+    """What a snapshot's, or a tag's, file holds by now, None where it is gone."""
+    try:
+        return decode_snapshot(store.env.storage.read(path), path)
+    except NotFoundError:
+        return None
