@@ -216,7 +216,7 @@ class Driver:
 
     def _rows(self) -> None:
         own, chance, rows = self.number, self.chance, [tuple(row) for row in self.state["t"]]
-        ways = ["insert", "many", "update", "delete", "merge", "frame"]
+        ways = ["insert", "many", "update", "delete", "merge", "frame", "script"]
         what = "insert" if self.kind == "summed" else chance.choice(ways)
         if self.kind != "crossing" and chance.random() < 0.2:
             what = chance.choice(["overwrite", "drop"])
@@ -240,6 +240,11 @@ class Driver:
             self.change("t", _listed(after), f"DELETE FROM db.t WHERE owner = {own} AND k % 3 = {third}")
         elif what == "merge":
             self._merge(rows, new, values)
+        elif what == "script":
+            first, rest = values.split("), ", 1) if len(new) > 1 else (values[:-1], "")
+            then = f"IF n = 1 THEN INSERT INTO db.t VALUES {rest}; END IF;" if rest else ""
+            text = f"BEGIN DECLARE n INT DEFAULT 1; INSERT INTO db.t VALUES {first}); {then} END"
+            self.change("t", self._put(rows, new), text, also=(self._put(rows, new[:1]),))
         elif what == "overwrite":
             texts = ", ".join(f"({key}, {value}, {value % 2})" for key, value in new)
             self.change("t", _listed(new), f"INSERT OVERWRITE db.t PARTITION (owner = {own}) VALUES {texts}")

@@ -113,6 +113,26 @@ def test_tables_whose_buckets_hang_on_all_rows(classic: Lake, keys: tuple[str, .
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("bucket", ["2", "-1"])
+def test_text_of_a_length_is_stored_as_sql_stores_it(classic: Lake, bucket: str) -> None:
+    """'ab' beside 'ab  ' was another key, and another partition."""
+    classic.sql(
+        "CREATE TABLE db.t (p CHAR(3), k CHAR(4), v VARCHAR(2), m ARRAY<CHAR(2)>, n INT) PARTITIONED BY (p) "
+        f"TBLPROPERTIES ('primary-key' = 'p,k', 'bucket' = '{bucket}')"
+    )
+    classic.sql("INSERT INTO db.t VALUES ('x', 'ab', 'v', array('m'), 1), ('y', 'cd', 'v', NULL, 1)")
+    path = classic.table("db.t").path
+    rows = classic.spark.sql("SELECT 'x' AS p, 'ab     ' AS k, 'vv ' AS v, array('m', NULL) AS m, 2 AS n")
+    rows.write.format("bucketlake").mode("append").save(path)
+    stored = [{"p": "x  ", "k": "ab  ", "v": "vv", "m": ["m ", None], "n": 2}]
+    assert classic.table("db.t").table.to_arrow(where="p = 'x  '").to_pylist() == stored
+    assert classic.table("db.t").partitions() == [{"p": "x  "}, {"p": "y  "}]
+    rows.write.format("bucketlake").mode("overwrite").option("replaceWhere", "p = 'x'").save(path)
+    assert classic.table("db.t").table.to_arrow(where="p = 'x  '").to_pylist() == stored
+    with pytest.raises(Exception, match="value is longer than its column"):
+        rows.selectExpr("p", "'abcde' AS k", "v", "m", "n").write.format("bucketlake").mode("append").save(path)
+
+
 def test_columns_by_place_and_new_ones(classic: Lake) -> None:
     lake = classic
     lake.sql("CREATE TABLE db.t (a INT, b STRING, dt STRING) PARTITIONED BY (dt)")

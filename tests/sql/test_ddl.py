@@ -198,6 +198,8 @@ def test_shown_again(classic: Lake) -> None:
     assert " |-- id: integer (nullable = false)" in information
     classic.sql("USE db")
     assert rows(classic, "SHOW CURRENT NAMESPACE") == [("paimon", "db")]
+    assert ("paimon",) in rows(classic, "SHOW CATALOGS") and ("spark_catalog",) in rows(classic, "SHOW CATALOGS")
+    assert rows(classic, "SHOW CATALOGS LIKE 'p*n'") == [("paimon",)]
     classic.sql("REFRESH TABLE t")
     refused(classic, [("REFRESH TABLE tt", NotFoundError, "did you mean 't'")])
 

@@ -66,6 +66,7 @@ from bucketlake.spark.write.replacing import replaced_partition
 from bucketlake.table import Table
 from bucketlake.types.instants import LEGACY_TIMESTAMPS
 from bucketlake.types.model import DataField
+from bucketlake.types.spaced import padded, spaced_batch
 from bucketlake.values import dataclass
 
 P = ParamSpec("P")
@@ -226,6 +227,8 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
         if where is not None and not overwrite:
             raise InvalidError("replaceWhere goes with mode overwrite", table=table.name)
         partition = None if where is None else replaced_partition(where, table)
+        if partition is not None:
+            partition = {name: padded(value, table.schema.field(name).type) for name, value in partition.items()}
         if Merging.of(table.options) is not None:
             table = table.evolved(field_types(schema)).with_options({MERGE_SCHEMA: False})
         store = table.store
@@ -394,7 +397,8 @@ class CommitWriter(DataSourceArrowWriter):  # type: ignore[misc]
         if number >= MOST_TASKS:
             raise InvalidError("too many write tasks", most=MOST_TASKS, remedy="coalesce the DataFrame")
         names, sources = list(self._sources), list(self._sources.values())
-        return number, (batch.select(sources).rename_columns(names) for batch in iterator)
+        fields = self._table.schema.fields
+        return number, (spaced_batch(batch.select(sources).rename_columns(names), fields) for batch in iterator)
 
     @_brief
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:

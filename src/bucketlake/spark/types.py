@@ -27,6 +27,7 @@ from bucketlake.types.arrow import filled_table, variant_type
 from bucketlake.types.instants import as_instants
 from bucketlake.types.model import LISTS, MAX_LENGTH, DataField, DataType, Root, arrow_type, quote_identifier, type_text
 from bucketlake.types.parse import parse_type_text
+from bucketlake.types.spaced import has_lengths
 
 quoted = quote_identifier  # a column's name as SQL text and `functions.col` take it, whatever it holds
 MICROSECONDS = 6  # digits that Spark's timestamps have
@@ -171,12 +172,12 @@ def conform(
     places = matched([f.name for f in schema], [f.name for f in fields], rules)
     require_columns(places, fields)
     columns = []
-    spaced = any(_has_lengths(item.type) for item in fields) and not chars_are_text(frame.sparkSession)
+    spaced = any(has_lengths(item.type) for item in fields) and not chars_are_text(frame.sparkSession)
     for item in fields:
         if item.name in places:
             source = schema[places[item.name]]
             found = stored(F.col(quoted(source.name)), source.dataType, item, rules)
-            if spaced and _has_lengths(item.type):
+            if spaced and has_lengths(item.type):
                 found = _spaced(found, item.type).cast(as_nullable(spark_type(item.type)))
         else:
             found = F.lit(None).cast(spark_type(item.type))
@@ -184,27 +185,17 @@ def conform(
     return frame.select(*columns, *[F.col(quoted(name)) for name in extra])
 
 
-def has_length(kind: DataType) -> bool:
-    """Whether it is text that Spark pads or cuts."""
-    return kind.root in (Root.CHAR, Root.VARCHAR) and kind.length not in (None, MAX_LENGTH)
-
-
-def _has_lengths(kind: DataType) -> bool:
-    """Whether it is such text, or a part at any depth is."""
-    return has_length(kind) or any(map(_has_lengths, kind.parts))
-
-
 def _spaced(column: Column, kind: DataType) -> Column:
     """Text, at any depth, as Spark stores it in CHAR(n) and VARCHAR(n): padded, without spaces beyond the length."""
-    if not _has_lengths(kind):
+    if not has_lengths(kind):
         return column
     if kind.root is Root.ROW:
         parts = [_spaced(column.getField(item.name), item.type).alias(item.name) for item in kind.fields]
         return F.when(column.isNotNull(), F.struct(*parts))
     if kind.root is Root.MAP:
         key, value = kind.parts
-        keys = F.transform_keys(column, lambda one, _: _spaced(one, key)) if _has_lengths(key) else column
-        return F.transform_values(keys, lambda _, one: _spaced(one, value)) if _has_lengths(value) else keys
+        keys = F.transform_keys(column, lambda one, _: _spaced(one, key)) if has_lengths(key) else column
+        return F.transform_values(keys, lambda _, one: _spaced(one, value)) if has_lengths(value) else keys
     if kind.parts:
         return F.transform(column, lambda one: _spaced(one, kind.parts[0]))
     cut = F.when(F.char_length(F.rtrim(column)) <= kind.length, F.rpad(F.rtrim(column), kind.length, " "))

@@ -18,9 +18,10 @@ from pyspark.sql import types as T
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, TableSchema
 from bucketlake.spark.assignment import Rules, check_assignment, members
 from bucketlake.spark.merge.clauses import DELETE, INSERT, UPDATE, Clause, Value, expression
-from bucketlake.spark.types import as_nullable, has_length, quoted, spark_type, stored
+from bucketlake.spark.types import as_nullable, quoted, spark_type, stored
 from bucketlake.types.instants import as_instants
 from bucketlake.types.model import DataField, Root
+from bucketlake.types.spaced import has_length
 from bucketlake.values import dataclass
 
 KIND = KIND_FIELD.name

@@ -48,6 +48,7 @@ from bucketlake.spark.write import tasks
 from bucketlake.spark.write.ordered import write_in_order
 from bucketlake.spark.write.placement import Given, indexed
 from bucketlake.types.model import DataField, Root
+from bucketlake.types.spaced import padded
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -230,15 +231,13 @@ def _stated(spark: SparkSession, partition: Mapping[str, Any] | None, schema: Ta
     """The values of CHAR(n) columns as `conform` stores them, and those of columns with local time zone as the instants
     that Spark takes them for: these name the partition that the rows come to."""
     require_partition_columns(partition or {}, schema.partition_keys)
-    padded = not chars_are_text(spark)
-    return partition and {
-        name: _as_stored(spark, value, schema.field(name), padded) for name, value in partition.items()
-    }
+    pads = not chars_are_text(spark)
+    return partition and {name: _as_stored(spark, value, schema.field(name), pads) for name, value in partition.items()}
 
 
-def _as_stored(spark: SparkSession, value: Any, field: DataField, padded: bool) -> Any:
-    if field.type.root is Root.CHAR and padded and isinstance(value, str):
-        return value.rstrip(" ").ljust(field.type.length or 0)
+def _as_stored(spark: SparkSession, value: Any, field: DataField, pads: bool) -> Any:
+    if field.type.root is Root.CHAR and pads:
+        return padded(value, field.type)
     if field.type.root is not Root.TIMESTAMP_LTZ:
         return value
     zone = None  # of this process, which is PySpark's for values of Python

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import StructField, StructType
 
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.schema.default import default_shown
+from bucketlake.spark import actions
 from bucketlake.spark.instants import shown_schema, shows_instants
 from bucketlake.spark.types import quoted, spark_type
 from bucketlake.sql.query import max_pt
@@ -43,8 +45,8 @@ PROVIDER = "paimon"
 
 
 def show(cursor: Cursor) -> Statement | None:
-    """SHOW DATABASES | TABLES | TABLE EXTENDED | VIEWS | COLUMNS | PARTITIONS | TBLPROPERTIES | CREATE TABLE | CURRENT
-    NAMESPACE; other SHOWs go to Spark."""
+    """SHOW CATALOGS | DATABASES | TABLES | TABLE EXTENDED | VIEWS | COLUMNS | PARTITIONS | TBLPROPERTIES | CREATE TABLE
+    | CURRENT NAMESPACE; other SHOWs go to Spark."""
     cursor.expect("SHOW")
     for words, parse in _SHOWN:
         if cursor.accept(*words):
@@ -54,6 +56,15 @@ def show(cursor: Cursor) -> Statement | None:
 
 def _databases(cursor: Cursor) -> Statement:
     return _ShowDatabases(cursor.name() if _accept_in(cursor) else (), _pattern(cursor))
+
+
+def _own_catalog(lake: Lake) -> str:
+    """The name by which statements know the lake: that of an attached session, else as Paimon's users have it."""
+    return CATALOG if lake.catalog_names == CATALOG_NAMES else lake.catalog_names[0]
+
+
+def _catalogs(cursor: Cursor) -> Statement:
+    return _ShowCatalogs(cursor.text, _pattern(cursor))
 
 
 def _tables(cursor: Cursor) -> Statement:
@@ -95,10 +106,22 @@ def _properties_shown(cursor: Cursor) -> Statement:
 @dataclass(frozen=True, slots=True)
 class _CurrentNamespace:
     def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
-        return frame(lake, "catalog string, namespace string", [(CATALOG, lake.current_database)])
+        return frame(lake, "catalog string, namespace string", [(_own_catalog(lake), lake.current_database)])
+
+
+@dataclass(frozen=True, slots=True)
+class _ShowCatalogs:
+    text: str
+    pattern: str
+
+    def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
+        own = _matching([_own_catalog(lake)], self.pattern)
+        found = {row[0] for row in actions.rows(lake.spark.sql(self.text))}
+        return frame(lake, "catalog string", [(catalog,) for catalog in sorted({*own, *found})])
 
 
 _SHOWN: list[tuple[tuple[str, ...], Callable[[Cursor], Statement | None]]] = [
+    (("CATALOGS",), _catalogs),
     (("DATABASES",), _databases),
     (("SCHEMAS",), _databases),
     (("NAMESPACES",), _databases),
