@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import CorruptError, InvalidError
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lazy import lazy
 from bucketlake.ops.progress import OnProgress
@@ -81,7 +82,8 @@ class History(ABC):
         """As `_history`, of a table that is still there: NotFoundError for one that was dropped since, ConflictError
         for another in its place."""
         store = self._history(writing)
-        store.check_here()
+        with suppress(CorruptError):  # what is damaged is there
+            store.check_here()
         return store
 
     # ---- tags

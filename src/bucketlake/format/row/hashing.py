@@ -9,7 +9,8 @@ Spec: docs/spec/buckets.md
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.row.binary_row import BinaryRows, encode_rows
@@ -20,7 +21,8 @@ Hashes = npt.NDArray["np.int32"]
 Indices = npt.NDArray["np.int64"]
 SEED = 42
 CHUNK = 1 << 14  # rows hashed at once, few enough that what lies between stays in the cache
-FEW = 64  # rows for which a step over all of them takes as long as a step of Python's for each
+BLOCK = 1 << 15  # words that are scrambled at once
+FEW = 12  # rows for which a step over all of them takes as long as a step of Python's for each
 
 
 def hash_rows(rows: BinaryRows) -> Hashes:
@@ -33,7 +35,7 @@ def hash_rows(rows: BinaryRows) -> Hashes:
         grid = words.reshape(count, -1)
         for start in range(0, count, CHUNK):
             part = grid[start : start + CHUNK].T
-            result[start : start + CHUNK] = _murmur(part, part.shape[1], int(lengths[0]))
+            result[start : start + CHUNK] = _murmur(part, int(lengths[0]))
         return result.view(np.int32)
     longest = np.argsort(-lengths, kind="stable")
     for start in range(0, count, CHUNK):
@@ -47,31 +49,46 @@ def _murmur_of(words: npt.NDArray[np.uint32], begins: Indices, lengths: Indices)
     have beyond the others is mixed row by row, as a step takes much longer than its numbers."""
     counts = lengths // 4
     h = np.full(len(counts), SEED, np.uint32)
-    together = int(counts[min(FEW, len(counts) - 1)])
+    together = int(counts[FEW]) if len(counts) > FEW else 0
     reaching = np.searchsorted(-counts, -np.arange(together), side="left")
-    with np.errstate(over="ignore"):
-        for place, left in enumerate(reaching.tolist()):
-            _mixed(h[:left], words[begins[:left] + place])
-        for row in np.flatnonzero(counts > together).tolist():
-            rest = words[begins[row] + together : begins[row] + counts[row]]
-            h[row] = _mixed_all(int(h[row]), _scrambled(rest).tolist())
+    changes = [0, *(np.flatnonzero(np.diff(reaching)) + 1).tolist(), together]
+    for first, end in pairwise(changes if together else []):
+        left = int(reaching[first])
+        for start, stop in _blocks(first, end, left):
+            _mix(h[:left], words[begins[:left] + np.arange(start, stop)[:, None]])
+    for row in np.flatnonzero(counts > together).tolist():
+        rest = words[begins[row] + together : begins[row] + counts[row]]
+        h[row] = _mixed_all(int(h[row]), _scrambled(rest).tolist())
     return _finished(h, lengths.astype(np.uint32))
 
 
-def _murmur(columns: Iterable[npt.NDArray[np.uint32]], count: int, length: int) -> npt.NDArray[np.uint32]:
-    h = np.full(count, SEED, np.uint32)
-    with np.errstate(over="ignore"):
-        for column in columns:
-            _mixed(h, column)
+def _murmur(columns: npt.NDArray[np.uint32], length: int) -> npt.NDArray[np.uint32]:
+    """Of rows of one length, their first words, their second ones, …"""
+    h = np.full(columns.shape[1], SEED, np.uint32)
+    for start, stop in _blocks(0, len(columns), columns.shape[1]):
+        _mix(h, columns[start:stop])
     return _finished(h, np.uint32(length))
 
 
-def _mixed(h: npt.NDArray[np.uint32], column: npt.NDArray[np.uint32]) -> None:
-    """Mixes one word of every row into its hash."""
-    h ^= _scrambled(column)
-    h[:] = (h << np.uint32(13)) | (h >> np.uint32(19))
-    h *= np.uint32(5)
-    h += np.uint32(0xE6546B64)
+def _blocks(first: int, end: int, rows: int) -> Iterator[tuple[int, int]]:
+    """The places of words from `first` to `end`, so many at once as a block of so many rows has."""
+    size = max(BLOCK // max(rows, 1), 1)
+    return ((start, min(start + size, end)) for start in range(first, end, size))
+
+
+def _mix(h: npt.NDArray[np.uint32], columns: npt.NDArray[np.uint32]) -> None:
+    """Mixes words of every row, each column one of all rows, into their hashes: one column after the other, as each
+    step needs the one before."""
+    turned, left, right, either = np.empty_like(h), np.left_shift, np.right_shift, np.bitwise_or
+    low, high, five, more = np.uint32(13), np.uint32(19), np.uint32(5), np.uint32(0xE6546B64)
+    with np.errstate(over="ignore"):
+        for k in _scrambled(np.ascontiguousarray(columns)):
+            h ^= k
+            left(h, low, out=turned)
+            right(h, high, out=h)
+            either(h, turned, out=h)
+            h *= five
+            h += more
 
 
 def _mixed_all(h: int, scrambled: list[int]) -> int:
@@ -82,10 +99,14 @@ def _mixed_all(h: int, scrambled: list[int]) -> int:
     return h
 
 
-def _scrambled(column: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    k = column * np.uint32(0xCC9E2D51)
-    k = (k << np.uint32(15)) | (k >> np.uint32(17))
-    return k * np.uint32(0x1B873593)
+def _scrambled(words: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    with np.errstate(over="ignore"):
+        k = words * np.uint32(0xCC9E2D51)
+        turned = k >> np.uint32(17)
+        k <<= np.uint32(15)
+        k |= turned
+        k *= np.uint32(0x1B873593)
+    return k
 
 
 def _finished(h: npt.NDArray[np.uint32], lengths: npt.NDArray[np.uint32] | np.uint32) -> npt.NDArray[np.uint32]:
