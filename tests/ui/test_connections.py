@@ -22,6 +22,7 @@ PATIENCE = 60  # seconds, in which nothing is closed unless the server means to
 def running(shop: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[server.Running]:
     monkeypatch.setattr(Punctual, "seconds", 0.3)
     monkeypatch.setattr(server, "BODY_SECONDS", 0.3)
+    monkeypatch.setattr(server, "KEEP_ALIVE_SECONDS", 1)
     found = server.Running(shop, server.Address(port=0), server.Limits(allow_maintenance=True))
     thread = threading.Thread(target=found.run)
     thread.start()

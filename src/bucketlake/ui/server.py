@@ -51,6 +51,7 @@ from bucketlake.values import dataclass
 PORT = 8765
 GONE = ("no such file", "a data file is gone")  # of errors of a table that is there
 TRIED = 20  # ports, where the usual one is taken
+KEEP_ALIVE_SECONDS = 20  # until a connection asks again
 BODY_SECONDS = 10.0  # until a request that changes something is there whole
 STATUS: tuple[tuple[type[Exception], int, str], ...] = (
     (InvalidError, 400, "invalid"),
@@ -294,7 +295,7 @@ class Running:
             date_header=False,
             proxy_headers=False,
             http=Punctual,
-            timeout_keep_alive=20,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
             limit_concurrency=100,
             timeout_graceful_shutdown=3,
             ws="none",
