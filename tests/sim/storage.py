@@ -56,14 +56,14 @@ class MapStorage:
 
     def info(self, path: str) -> FileInfo | None:
         data = self.files.get(path)
-        if data is None and any(name.startswith(path + "/") for name in self.files):
+        if data is None and any(name.startswith(path + "/") for name in list(self.files)):
             return FileInfo(path, is_dir=True)
         return None if data is None else FileInfo(path, len(data))
 
     def list(self, path: str) -> list[FileInfo]:
         prefix = path.rstrip("/") + "/"
         found: dict[str, FileInfo] = {}
-        for name, data in self.files.items():
+        for name, data in list(self.files.items()):
             if name.startswith(prefix):
                 head, _, rest = name[len(prefix) :].partition("/")
                 found[head] = FileInfo(prefix + head, is_dir=True) if rest else FileInfo(name, len(data))
@@ -71,7 +71,7 @@ class MapStorage:
 
     def walk(self, path: str) -> Iterator[FileInfo]:
         prefix = path.rstrip("/") + "/"
-        return iter([FileInfo(name, len(data)) for name, data in self.files.items() if name.startswith(prefix)])
+        return iter([FileInfo(name, len(data)) for name, data in list(self.files.items()) if name.startswith(prefix)])
 
     def make_dir(self, path: str) -> None:
         pass
