@@ -113,6 +113,8 @@ def spec_filter(store: Store, specs: Sequence[Mapping[str, object]]) -> Partitio
     fields = {item.name: item for item in store.schema.partition_fields}
     for spec in specs:
         require_partition_columns(spec, names)
+    if not all(specs):
+        return lambda _: True  # a spec that names no column is of every partition
     asked = _indexed([{name: _Asked.of(value, fields[name]) for name, value in spec.items()} for spec in specs])
     decided: dict[bytes, bool] = {}
 
