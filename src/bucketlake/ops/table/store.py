@@ -426,8 +426,12 @@ class Store:
             raise
 
     def manifests(self, files: Sequence[ManifestFile]) -> list[tuple[ManifestEntry, ...]]:
-        """The entries of several manifests, read in parallel, in order."""
-        return parallel(self.manifest, files, self.manifest_threads)
+        """The entries of several manifests, in order; those that are not cached are read in parallel."""
+        new = [file for file in files if not is_kept(self.env.storage, self.paths.manifest(file.file_name))]
+        read = dict(
+            zip((file.file_name for file in new), parallel(self.manifest, new, self.manifest_threads), strict=True)
+        )
+        return [read[file.file_name] if file.file_name in read else self.manifest(file) for file in files]
 
     def schemas_in(self, file: ManifestFile, entries: Iterable[ManifestEntry]) -> frozenset[int]:
         """Ids of the schemas that the files of a manifest, which has these entries, were written with, cached."""
