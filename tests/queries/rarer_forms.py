@@ -177,6 +177,7 @@ _VALUES = (  # what is made of values, and what Spark calls it
     "SELECT id, CAST(s AS CHAR(4)) c, CAST(s AS VARCHAR(1)) v, rpad(s, 3, '.') p FROM {t} WHERE id < 20",
     "SELECT i, collect_set(b) IS NOT NULL, array_sort(collect_list(id)), max(st), min(arr) FROM {t} GROUP BY i",
     "SELECT (SELECT i FROM {u} WHERE id = 1000) e, id FROM {t} WHERE id < 2",
+    "SELECT count(*, 1), count(* EXCEPT (i, s)), count(i, *), count(x.*) FROM {t} x WHERE id < 30",
     "SELECT x.* FROM {t} x WHERE x.id = 5",
     "SELECT * EXCEPT (arr, m), id AS id2 FROM {t} WHERE id = 5",
     "SELECT x.st.*, y.st.y.* FROM {t} x JOIN {u} y USING (id) WHERE id < 9",
@@ -245,6 +246,7 @@ _WRONG = (  # what Spark says of errors
         "SELECT id, sum(i) OVER () FROM {t} WHERE sum(i) OVER () > 1",
         "SELECT abs() FROM {t}",
     ),
+    *("SELECT id, FROM {t}", "SELECT map(id) FROM {t}", "SELECT id FROM {t} WHERE count(*, 1) > 1"),
     *("SELECT id FROM {t} TABLESAMPLE (120 PERCENT)", "SELECT * EXCEPT (nope) FROM {t}", "SELECT max(m) FROM {t}"),
     *(
         "SELECT id FROM {t} ORDER BY m",

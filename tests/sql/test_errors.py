@@ -273,6 +273,18 @@ def test_statements_of_other_engines_have_a_remedy(classic: Lake) -> None:
         ("CREATE TABLE u (id INT, name STRNG)", "'STRING'"),
         ("CREATE TABLE u (id INT, name VARCHAR)", "write VARCHAR(20), or STRING"),
         ("ALTER TABLE t ADD COLUMN name2 CHAR", "write CHAR(20), or STRING"),
+        ("ALTER TABLE t MODIFY COLUMN name VARCHAR(20)", "ALTER COLUMN c TYPE"),
+        ("CREATE MATERIALIZED VIEW v AS SELECT * FROM t", "CREATE TABLE t AS SELECT"),
+        ("REFRESH MATERIALIZED VIEW v", "INSERT OVERWRITE t"),
+        ("SELECT FROM t", "[UNRESOLVED_COLUMN.WITHOUT_SUGGESTION]"),
+        ("SELECT id, FROM t", "[TRAILING_COMMA_IN_SELECT]"),
+        ("SELECT map(id) FROM t", "[WRONG_NUM_ARGS"),
+        ("DELETE FROM t WHERE map(id) IS NULL", "[WRONG_NUM_ARGS"),
+        ("INSERT INTO t DROP TABLE t", "INSERT needs a query"),
+        ("INSERT INTO t (id) SET id = 1", "INSERT needs a query"),
+        ("CREATE TABLE u AS DROP TABLE t", "CREATE TABLE … AS needs a query"),
+        ("CREATE TEMPORARY VIEW u AS DROP TABLE t", "CREATE VIEW … AS needs a query"),
+        ("CACHE TABLE u AS DROP TABLE t", "CACHE TABLE … AS needs a query"),
     ):
         with pytest.raises((BucketlakeError, AnalysisException)) as raised:
             lake.sql(statement)
@@ -350,6 +362,17 @@ def test_values_that_a_statement_cannot_use_are_told_of_its_own_text(classic: La
         assert "== SQL" not in message
         with pytest.raises(kind, match=r"statement 2 of 2, line 2:"):
             lake.sql_script(f"SELECT 1;\n{statement}")
+    lake.sql("INSERT INTO db.t VALUES (2, 'b', 0)")
+    for statement in (
+        "UPDATE db.t SET n = (SELECT id FROM db.t)",
+        "DELETE FROM db.t WHERE id = (SELECT id FROM db.t)",
+        "INSERT INTO db.t SELECT 3, 'c', (SELECT id FROM db.t)",
+    ):
+        with pytest.raises(InvalidError, match=r"\A\[SCALAR_SUBQUERY_TOO_MANY_ROWS\] More than one row") as raised:
+            lake.sql(statement)
+        assert raised.value.getCondition() == "SCALAR_SUBQUERY_TOO_MANY_ROWS"
+        assert "\n" not in str(raised.value)
+    lake.sql("DELETE FROM db.t WHERE id = 2")
     wrong = r"\Avalue does not fit its column \[column=n, type=INT\]: b\Z"
     for call in (
         lambda: lake.sql("INSERT INTO db.t SELECT 1, 'a', 'b'"),

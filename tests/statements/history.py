@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -14,9 +14,10 @@ from pyspark.sql import Row as SparkRow
 from bucketlake.errors import BucketlakeError
 from bucketlake.spark.session import Lake
 
+from . import evolving
 from .merging import Merge
 from .model import Column, Model, Row, assigned
-from .terms import CARRIED, TEXTS, Name, Term, condition, typed, value
+from .terms import CARRIED, PLACED, TEXTS, Name, Term, condition, literal, typed, value
 
 TABLE = "db.t"
 ALL = Term("true", lambda env: True)
@@ -58,25 +59,33 @@ class History:
     told: list[str] = field(default_factory=list)
     tags: dict[str, Model] = field(default_factory=dict)
     added: int = 0
+    branch: Model | None = None
+    properties: str = ""  # of the table: its partitions and options as SQL
 
     @classmethod
     def begin(cls, lake: Lake, kind: Kind, seed: object) -> History:
         chance = Random(f"{seed}")
         partitioned = chance.choice(kind.parts)
         model = Model(kind.key, kind.engine)
+        for place in "kp":
+            if chance.random() < 0.5:
+                of = chance.choice([name for name in PLACED if name != "BOOLEAN" or place == "p"])
+                model.columns[model.at(place)] = Column(place, place, of, values=PLACED[of])
         model.columns.append(Column("z", "z", chance.choice(list(CARRIED))))
         options = {
             **kind.options,
             "file.format": chance.choice(kind.formats),
             "num-sorted-run.compaction-trigger": chance.choice("35"),
         }
+        if partitioned and model.columns[model.at("p")].kind == "BINARY":
+            options["partition.legacy-name"] = "false"
         if kind.key:
             options["primary-key"] = ",".join(kind.key)
         columns = ", ".join(f"{column.name} {column.sql}" for column in model.columns)
         parts = " PARTITIONED BY (p)" if partitioned else ""
         texts = ", ".join(f"'{name}' = '{text}'" for name, text in options.items())
-        found = cls(lake, kind, chance, partitioned, model)
-        found.say(f"CREATE TABLE {TABLE} ({columns}){parts} TBLPROPERTIES ({texts})")
+        found = cls(lake, kind, chance, partitioned, model, properties=f"{parts} TBLPROPERTIES ({texts})")
+        found.say(f"CREATE TABLE {TABLE} ({columns}){found.properties}")
         return found
 
     def say(self, statement: str) -> list[Any]:
@@ -99,9 +108,17 @@ class History:
                 row[column.place] = None if chance.random() < 0.2 else members
             else:
                 row[column.place] = self._plain(column.kind)
-        row["k"] = chance.randrange(8) if self.kind.key or chance.random() < 0.9 else None
-        row["p"] = chance.choice("ab" if self.kind.key else ["a", "b", "b", "", None, "c/d"])
+        keys, (one, two, *more) = self._column("k").values or range(8), self._parts
+        row["k"] = chance.choice(keys) if self.kind.key or chance.random() < 0.9 else None
+        row["p"] = chance.choice([one, two] if self.kind.key else [one, two, two, None, *more])
         return row
+
+    @property
+    def _parts(self) -> tuple[Any, ...]:
+        return self._column("p").values[:4] or ("a", "b", "", "c/d")
+
+    def _column(self, place: str) -> Column:
+        return self.model.columns[self.model.at(place)]
 
     def _plain(self, kind: str) -> Any:
         if kind in CARRIED:
@@ -134,7 +151,7 @@ class History:
             self.chance.shuffle(columns)
             spare = [column for column in columns if column.place not in ("k", "p") and self.chance.random() < 0.7]
             kept = [column for column in columns if column in spare or column.place in ("k", "p")]
-            rows = [{column.place: row[column.place] for column in kept} for row in rows]
+            rows = [self.model.filled({column.place: row[column.place] for column in kept}) for row in rows]
             names = "BY NAME" if form == 2 else "(" + ", ".join(column.name for column in kept) + ")"
             self.say(f"INSERT INTO {TABLE} {names} {self.values(rows, kept)}")
         self.model.put(rows)
@@ -161,16 +178,16 @@ class History:
             gone = {row["p"] for row in rows}
             self.model.rows = [row for row in self.model.rows if row["p"] not in gone]
         else:
-            part = self.chance.choice("ab")
+            part = self.chance.choice(self._parts[:2])
             rows = [{**row, "p": part} for row in rows]
             if self.kind.key:
                 rows = list({self.model.keyed(row): row for row in rows}.values())
             if form == 2:
                 others = [column for column in columns if column.place != "p"]
                 query = self.values(rows, others)
-                self.say(f"INSERT OVERWRITE {TABLE} PARTITION (p = '{part}') {query}")
+                self.say(f"INSERT OVERWRITE {TABLE} PARTITION (p = {literal(part)}) {query}")
             else:
-                self.say(f"INSERT INTO {TABLE} REPLACE WHERE p = '{part}' {self.values(rows, columns)}")
+                self.say(f"INSERT INTO {TABLE} REPLACE WHERE p = {literal(part)} {self.values(rows, columns)}")
             self.model.rows = [row for row in self.model.rows if row["p"] != part]
         self.model.put(rows)
 
@@ -188,11 +205,11 @@ class History:
         for column in self.chance.sample(self.model.columns, len(self.model.columns)):
             if len(sets) == 2 or not self._may_set(column):
                 continue
-            if column.kind == "ROW" and self.chance.random() < 0.6:
+            if column.kind == "ROW" and self.chance.random() < 0.7:
                 name, kind = self.chance.choice(column.members)
-                sets[f"{column.name}.{name}"] = self._value(kind, names)
-            elif column.kind != "ROW":
-                sets[column.name] = self._value(column.kind, names)
+                sets[f"{column.name}.{name}"] = self._value(column, names, kind)
+            else:
+                sets[column.name] = self._value(column, names)
         texts = ", ".join(f"{name} = {term.text}" for name, term in sets.items())
         self.say(f"UPDATE {TABLE}{alias} SET {texts} WHERE {where.text}")
         changed = [row for row in self.model.rows if where.value({"t": row})]
@@ -215,10 +232,11 @@ class History:
         self.model.rows = []
 
     def drop_partition(self) -> None:
-        if not self.partitioned or not any(row["p"] in ("a", "b") for row in self.model.rows):
+        there = {row["p"] for row in self.model.rows} - {None, ""}
+        if not self.partitioned or not there:
             return
-        part = self.chance.choice(sorted({row["p"] for row in self.model.rows if row["p"] in ("a", "b")}))
-        self.say(f"ALTER TABLE {TABLE} DROP PARTITION (p = '{part}')")
+        part = self.chance.choice(sorted(there))
+        self.say(f"ALTER TABLE {TABLE} DROP PARTITION (p = {literal(part)})")
         self.model.rows = [row for row in self.model.rows if row["p"] != part]
 
     def alter(self) -> None:
@@ -231,7 +249,7 @@ class History:
             place = chance.choice(["", " FIRST", " AFTER v"])
             self.say(f"ALTER TABLE {TABLE} ADD COLUMN {column.name} {column.sql}{place}")
             at = {"": len(columns), " FIRST": 0}.get(place)
-            columns.insert(self._at("v") + 1 if at is None else at, column)
+            columns.insert(self.model.at("v") + 1 if at is None else at, column)
         elif form == 1:
             column = chance.choice(free)
             self.say(f"ALTER TABLE {TABLE} DROP COLUMN {column.name}")
@@ -240,19 +258,22 @@ class History:
             column = chance.choice(free)
             name = f"r{self.added}"
             self.say(f"ALTER TABLE {TABLE} RENAME COLUMN {column.name} TO {name}")
-            columns[columns.index(column)] = Column(column.place, name, column.kind)
+            columns[columns.index(column)] = replace(column, name=name)
         elif form == 3:
-            at = self._at("x")
+            at = self.model.at("x")
             self.say(f"ALTER TABLE {TABLE} ADD COLUMN x.m{self.added} INT")
-            columns[at] = Column("x", "x", "ROW", (*columns[at].members, (f"m{self.added}", "INT")))
+            columns[at] = replace(columns[at], members=(*columns[at].members, (f"m{self.added}", "INT")))
         elif wider := [column for column in free if column.kind == "INT"]:
             column = chance.choice(wider)
             self.say(f"ALTER TABLE {TABLE} ALTER COLUMN {column.name} TYPE BIGINT")
-            columns[columns.index(column)] = Column(column.place, column.name, "BIGINT")
+            columns[columns.index(column)] = replace(column, kind="BIGINT")
         self.model.settle()
 
     def compact(self) -> None:
         more = self.chance.choice(["", ", compact_strategy => 'full'", ", compact_strategy => 'minor'"])
+        if self.partitioned and self.chance.random() < 0.3:
+            part = literal(self.chance.choice(self._parts[:2])).replace("'", "''")
+            more += f", where => 'p = {part}'"
         if not self.kind.key and not self.kind.rescales and not self.kind.has("data-evolution.enabled"):
             more = self.chance.choice([more, ", order_strategy => 'zorder', order_by => 'k,v'"])
         self.say(f"CALL sys.compact(table => '{TABLE}'{more})")
@@ -291,16 +312,13 @@ class History:
 
     # ---- parts of steps
 
-    def _at(self, place: str) -> int:
-        return next(at for at, column in enumerate(self.model.columns) if column.place == place)
-
     def _own(self, prefix: str = "") -> list[Name]:
         return self.model.names(prefix)
 
-    def _where(self) -> tuple[str, Term]:
+    def _where(self, subqueries: bool = True) -> tuple[str, Term]:
         alias = self.chance.choice(["", " AS q"])
         names = self._own("q." if alias else "")
-        if self.chance.random() < 0.2:
+        if subqueries and self.chance.random() < 0.2:
             return alias, self._among(names)
         return alias, condition(self.chance, names)
 
@@ -312,7 +330,12 @@ class History:
         text = f"{mine.text} IN (SELECT i.k FROM {TABLE} i WHERE {inner.text} AND i.k IS NOT NULL)"
         return Term(text, lambda env: mine.value(env) in found)
 
-    def _value(self, kind: str, names: list[Name]) -> Term:
+    def _value(self, column: Column, names: list[Name], member: str = "") -> Term:
+        """A value for a column, or for its member of this type."""
+        kind = member or column.kind
+        if column.values or kind == "ROW":
+            constant = self._row()[column.place]
+            return Term(f"CAST({literal(constant)} AS {column.sql})", lambda env: constant)
         return value(self.chance, {"STRING": "text", "INT": "int", "BIGINT": "int"}.get(kind, kind), names)
 
     def _may_set(self, column: Column) -> bool:
@@ -327,13 +350,13 @@ class History:
 
     # ---- what is there
 
-    def check(self) -> None:
+    def check(self, table: str = TABLE) -> None:
         """All rows without Spark, and those of a condition with it."""
-        found = self.lake.catalog.table(TABLE).to_arrow().to_pylist()
+        found = self.lake.catalog.table(table.replace("`", "")).to_arrow().to_pylist()
         self._equal(Counter(repr(list(row.values())) for row in found), self.model.shown(), "rows without Spark")
         where = condition(self.chance, self._own()) if self.chance.random() < 0.7 else ALL
         rows = [row for row in self.model.rows if where.value({"t": row})]
-        self._equal(counted(self.say(f"SELECT * FROM {TABLE} WHERE {where.text}")), self.model.shown(rows), "rows")
+        self._equal(counted(self.say(f"SELECT * FROM {table} WHERE {where.text}")), self.model.shown(rows), "rows")
 
     def check_files(self) -> None:
         """Whether the table is whole, and rows have ids of their own."""
@@ -379,6 +402,13 @@ STEPS: Mapping[str, tuple[int, Step]] = {
     "tag": (1, History.tag),
     "look back": (1, History.look_back),
     "roll back": (1, History.roll_back),
+    "bring": (1, evolving.bring),
+    "default": (1, evolving.set_default),
+    "member": (1, evolving.alter_member),
+    "branch": (1, evolving.branch),
+    "write branch": (2, evolving.write_branch),
+    "forward": (1, evolving.forward),
+    "replace": (1, evolving.replace_table),
 }
 
 

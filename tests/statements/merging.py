@@ -35,6 +35,7 @@ class Merge:
     def __init__(self, history: History) -> None:
         self.history, self.chance, self.model = history, history.chance, history.model
         self.kind = history.kind
+        self.brought: Column | None = None  # by the source, of WITH SCHEMA EVOLUTION
         self.source, self.using = self._source()
         self.whole_key = bool(self.kind.key) and self.chance.random() < 0.7
         self.on_text, self.on = self._on()
@@ -56,6 +57,11 @@ class Merge:
         rows = self.history.some_rows()
         if not self.kind.key and self.chance.random() < 0.7:
             rows = list({(row["k"], row["p"]): row for row in rows}.values())
+        if self.chance.random() < 0.2:
+            self.history.added += 1
+            self.brought = Column(f"c{self.history.added}", f"c{self.history.added}", "INT")
+            rows = [{**row, self.brought.place: self.chance.choice([None, 1, 2])} for row in rows]
+            columns.append(self.brought)
         query = self.history.values(rows, columns)
         if form == 1:
             self.history.lake.spark.sql(query).createOrReplaceTempView("source_rows")
@@ -102,11 +108,11 @@ class Merge:
         sets: dict[str, Term] = {}
         for column in self.chance.sample(self.model.columns, len(self.model.columns)):
             if len(sets) < 2 and self._may_set(column):
-                name, member = column.name, column.kind
-                if column.kind == "ROW":
+                name, member = column.name, ""
+                if column.kind == "ROW" and self.chance.random() < 0.7:
                     part, member = self.chance.choice(column.members)
                     name = f"{name}.{part}"
-                sets[name] = self.history._value(member, names)
+                sets[name] = self.history._value(column, names, member)
         return sets, "UPDATE SET " + ", ".join(f"{name} = {term.text}" for name, term in sets.items())
 
     def _insertion(self, names: list[Name]) -> tuple[Any, str]:
@@ -119,7 +125,7 @@ class Merge:
                     Term(name.text, name.value) for name in names if name.text == f"s.{column.name}"
                 )
             elif column.kind != "ROW" and self.chance.random() < 0.6:
-                sets[column.name] = self.history._value(column.kind, names)
+                sets[column.name] = self.history._value(column, names)
         if not sets:
             return "*", "INSERT *"
         texts = ", ".join(term.text for term in sets.values())
@@ -145,11 +151,13 @@ class Merge:
         if not clauses:
             return
         texts = " ".join(clause.text for clause in clauses)
-        statement = f"MERGE INTO {TABLE} t USING {self.using} ON {self.on_text} {texts}"
+        evolves = " WITH SCHEMA EVOLUTION" if self.brought else ""
+        statement = f"MERGE{evolves} INTO {TABLE} t USING {self.using} ON {self.on_text} {texts}"
         if self._ambiguous():
             self.history.told.append(statement)
             with pytest.raises(InvalidError, match="MERGE_CARDINALITY_VIOLATION"):
                 self.history.lake.sql(statement)
+            self._widen(clauses)
             return
         stay, new = self._outcome()
         if self.kind.key and len({self.model.keyed(row) for row in new}) < len(new):
@@ -157,8 +165,14 @@ class Merge:
         if self.kind.engine == "partial-update" and self._replaces(stay, new):
             return  # refused: it would be one row
         self.history.say(statement)
+        self._widen(clauses)
         self.model.rows = stay
         self.model.put(new)
+
+    def _widen(self, clauses: list[Clause]) -> None:
+        """Columns come before rows are looked at, and stay."""
+        if self.brought and any(clause.sets == "*" for clause in clauses):
+            self.model.columns.append(self.brought)
 
     def _pairs(self, row: Row) -> list[int]:
         return [place for place, one in enumerate(self.source) if self.on({"t": row, "s": one})]
@@ -187,7 +201,7 @@ class Merge:
             if place not in used:
                 after = self._after({}, {"s": one}, self.inserting)
                 if after:
-                    new.append(after)
+                    new.append(self.model.filled(after))
         return stay, new
 
     def _replaces(self, stay: list[Row], new: list[Row]) -> bool:

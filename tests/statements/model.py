@@ -15,12 +15,15 @@ Row = dict[str, Any]  # under the ids of columns
 
 @dataclass(frozen=True)
 class Column:
-    """`place`: what it is known by in rows, whatever its name becomes. `members` of a ROW, all optional: name -> type."""
+    """`place`: what it is known by in rows, whatever its name becomes. `members` of a ROW, all optional: name -> type.
+    `values`: of a key or partition of another type, all that it may have. `default`: of rows that are written without."""
 
     place: str
     name: str
     kind: str
     members: tuple[tuple[str, str], ...] = ()
+    values: tuple[Any, ...] = ()
+    default: Any = None
 
     @property
     def sql(self) -> str:
@@ -80,7 +83,9 @@ class Model:
         """The columns as terms know them, members of rows as well."""
         found = []
         for column in self.columns:
-            if column.kind in COMPARED:
+            if column.values:
+                found.append(Name(prefix + column.name, "", _of(table, column.place), column.values))
+            elif column.kind in COMPARED:
                 found.append(Name(prefix + column.name, _kind(column.kind), _of(table, column.place)))
             for name, kind in column.members:
                 found.append(Name(f"{prefix}{column.name}.{name}", _kind(kind), _of(table, column.place, name)))
@@ -109,6 +114,13 @@ class Model:
             at = self.keyed(row)
             held[at] = ENGINES[self.engine](held[at], row) if at in held else row
         self.rows = list(held.values())
+
+    def filled(self, row: Row) -> Row:
+        """A row that is written with some columns alone."""
+        return {**{column.place: column.default for column in self.columns if column.default is not None}, **row}
+
+    def at(self, place: str) -> int:
+        return next(at for at, column in enumerate(self.columns) if column.place == place)
 
     def settle(self) -> None:
         """After the columns have changed."""

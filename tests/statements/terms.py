@@ -15,11 +15,12 @@ Value = Callable[[Env], Any]
 
 @dataclass(frozen=True)
 class Name:
-    """A column, or a member of one, as a statement names it; `kind`: "int" or "text"."""
+    """A column, or a member of one, as a statement names it; `kind`: "int", "text", or of `constants` alone."""
 
     text: str
     kind: str
     value: Value
+    constants: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,25 @@ CARRIED: Mapping[str, tuple[Any, ...]] = {  # types of which values are only car
     "CHAR(2)": ("ab", "éa"),  # ORC keeps no blanks
     "ARRAY<INT>": ([], [1, None, 3]),
     "MAP<STRING, INT>": ([], [("a", 1), ("b", None)]),
+}
+
+
+PLACED: Mapping[
+    str, tuple[Any, ...]
+] = {  # types of keys and partitions; a table with a key is partitioned by the first two
+    "STRING": ("", "a ", "é=1", "Ω/x", " ", "%41", "null", "A"),
+    "DATE": tuple(dt.date(1969, 12, 31) + dt.timedelta(days) for days in (0, 1, 2, 18000, -100000, 9, 2000000, 33)),
+    "TIMESTAMP_NTZ": tuple(
+        dt.datetime(1969, 12, 31, 23, 59, 59, 999) + dt.timedelta(seconds=seconds)
+        for seconds in (0, 1, 86400, 10**9, -(10**10), 7, 10**6, 33)
+    ),
+    "DECIMAL(10,2)": tuple(Decimal(number).scaleb(-2) for number in (0, 150, -1, 9999999999, -9999999999, 10, 1, 1000)),
+    "DECIMAL(25,0)": tuple(map(Decimal, (0, 10**24, -(10**24), 1, 7, 8, 9, 10))),
+    "BINARY": (b"", b"a", b"\x00", b"a\x00", b"\x80", b"\xff\xff", b"/", b"="),
+    "BOOLEAN": (False, True),
+    "CHAR(2)": ("ab", "éa", "a/", "AB", "zz", "%4", "..", "a="),
+    "BIGINT": (0, -(1 << 62), 1 << 62, 1, -1, 2, 1 << 40, 255),
+    "SMALLINT": (0, -32768, 32767, 1, -1, 2, 256, 255),
 }
 
 
@@ -150,6 +170,8 @@ def value(chance: Random, kind: str, names: list[Name]) -> Term:
 
 
 def _constant(chance: Random, name: Name) -> Any:
+    if name.constants:
+        return chance.choice(name.constants)
     return chance.randrange(-2, 9) if name.kind == "int" else chance.choice(TEXTS)
 
 

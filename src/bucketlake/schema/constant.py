@@ -68,7 +68,7 @@ def _tree(text: str) -> exp.Expression | None:
         return None
     try:
         found = sqlglot.parse(f"SELECT {text}\n", read="spark")
-    except (sqlglot_errors.SqlglotError, RecursionError):
+    except (sqlglot_errors.SqlglotError, RecursionError, LookupError, ValueError):  # `map(1)` breaks it
         return None
     select = found[0] if len(found) == 1 else None
     if not isinstance(select, exp.Select) or len(select.expressions) != 1:

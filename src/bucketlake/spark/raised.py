@@ -28,6 +28,7 @@ from pyspark.errors import (
     PythonException,
     SparkRuntimeException,
     StreamingQueryException,
+    UnsupportedOperationException,
 )
 
 from bucketlake import errors
@@ -48,7 +49,9 @@ _IN_TASK = re.compile(r"^bucketlake\.errors\.(\w+): (.*?)$(?=\n*\Z|\n\s*\n|\n\ta
 _IN_BATCH = re.compile(r"^([\w.]*?)(\w+): (.*?)(?=\n? SQLSTATE: |\n=== |\n\tat |\Z)", re.MULTILINE | re.DOTALL)
 _STACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+")
 _OF_QUERY = re.compile(r".*?terminated with exception: (.*?)(?= SQLSTATE: |\n=== |\n\tat |\Z)", re.DOTALL)
-_CANCELLED = re.compile(r"\[(SPARK_JOB_CANCELLED)\] (.*?)(?: SQLSTATE: (\w{5}))?$", re.MULTILINE)
+_LET_THROUGH = re.compile(
+    r"\[(SPARK_JOB_CANCELLED|SCALAR_SUBQUERY_TOO_MANY_ROWS)\] (.*?)(?: SQLSTATE: (\w{5}))?$", re.MULTILINE
+)
 _NAMED = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ")
 _STATES = {  # of what catalogs say in Spark's words
     "TABLE_OR_VIEW_NOT_FOUND": "42P01",
@@ -134,8 +137,9 @@ _ROWS = (
     ArrayIndexOutOfBoundsException,
     DateTimeException,
     SparkRuntimeException,
+    UnsupportedOperationException,
 )
-# Spark's class for what a row made it raise -> ours, which is both.
+# Spark's class for what a row made it raise, or for what it knows and does not do -> ours, which is both.
 _OF_ROWS = {base: type(base.__name__, (RaisedError, base), {"__doc__": base.__doc__}) for base in _ROWS}
 # The name of an error of ours -> one that is also what Spark raises for it where a task did.
 _OURS = {
@@ -191,20 +195,21 @@ def what(error: PySparkException) -> faults.Told:
 @contextmanager
 def interrupts_stay() -> Iterator[None]:
     """Ctrl-C as KeyboardInterrupt: while PySpark collects, the error of the job that it cancelled takes its place.
-    A job that was cancelled otherwise as JobCancelledError."""
+    A job that was cancelled otherwise as JobCancelledError, a subquery of one value that has several as RaisedError."""
     before = sys.exc_info()[1]
     try:
         yield
     except Exception as error:
         if is_interrupt(error, before):
             raise KeyboardInterrupt from error
-        cancelled = None if isinstance(error, PySparkException) else _CANCELLED.search(str(error))
-        if cancelled is None:
+        told = None if isinstance(error, PySparkException) else _LET_THROUGH.search(str(error))
+        if told is None:
             raise
         # PySpark knows no class for it, and lets Py4J's through.
-        found = JobCancelledError(cancelled[2])
-        found._condition, found._state = cancelled[1], cancelled[3]
-        raise found from error
+        is_cancelled = told[1] == "SPARK_JOB_CANCELLED"
+        found = JobCancelledError(told[2]) if is_cancelled else RaisedError(told[0])
+        found._condition, found._state = told[1], told[3]
+        raise found from (error if is_cancelled else None)  # which shows names that the user did not write
 
 
 @contextmanager

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from bucketlake.sql.text.text import Token, opens_script, tokenize
+from bucketlake.sql.text.text import QUERIES, Token, opens_script, tokenize
 
-_QUERIES = {"SELECT", "VALUES", "FROM", "WITH", "TABLE", "MAP", "REDUCE"}
 _FLOW = {
     *("BEGIN", "END", "DECLARE", "IF", "ELSE", "ELSEIF", "CASE", "WHEN", "WHILE", "UNTIL", "REPEAT", "LOOP", "FOR"),
     *("LEAVE", "ITERATE", "OPEN", "FETCH", "CLOSE", "SIGNAL", "RESIGNAL", "GET"),
@@ -68,7 +67,7 @@ def _begins_change(tokens: Sequence[Token]) -> bool:
     word = tokens[0].value.upper()
     if word == "SET":
         return not _sets_variables(tokens)
-    return not (tokens[0].kind == "word" and (word in _QUERIES or word in _FLOW))
+    return not (tokens[0].kind == "word" and (word in QUERIES or word in _FLOW))
 
 
 def _sets_variables(tokens: Sequence[Token]) -> bool:

@@ -20,7 +20,7 @@ from bucketlake.lazy import pc
 from bucketlake.ops.rows.column_files import narrowed
 from bucketlake.ops.table.partitions import partition_columns
 from bucketlake.spark.types import arrow_layout, spark_batch, spark_schema
-from bucketlake.sql.query.pushdown import Proof, Source
+from bucketlake.sql.query.pushdown import Proof, Source, counts_rows, only
 from bucketlake.sql.text import text
 from bucketlake.types.model import DataField, Root
 from bucketlake.values import dataclass
@@ -176,10 +176,8 @@ def _holds(item: DataField) -> bool:
 
 def _is_count_of_rows(node: exp.Count) -> bool:
     inner = node.this
-    plain = all(key in ("this", "big_int") for key, value in node.args.items() if value)
-    if type(inner) is exp.Star:
-        return plain and not any(inner.args.values())
-    return plain and type(inner) is exp.Literal and not inner.is_string and inner.name == "1"
+    one = type(inner) is exp.Literal and not inner.is_string and inner.name == "1"
+    return counts_rows(node) or (one and only(node, {"this", "big_int"}))
 
 
 def _pieces(statement: str, select: exp.Select, number: str) -> tuple[tuple[int, int, str], ...] | None:

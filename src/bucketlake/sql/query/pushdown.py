@@ -186,7 +186,7 @@ class Proof:
             return False
         if any(join.args.get("method") for join in self.tree.find_all(exp.Join)):
             return False
-        return all(isinstance(star.parent, exp.Count) for star in self.tree.find_all(exp.Star))
+        return all(counts_rows(star.parent) for star in self.tree.find_all(exp.Star))
 
     def select(self, source: Source, clauses: set[str]) -> exp.Select | None:
         """The SELECT in whose FROM or JOIN a table stands by itself, if it has only such clauses."""
@@ -279,6 +279,8 @@ class Proof:
         return self.text[node.meta["start"] : node.meta["end"] + 1]
 
 
+# What the parser raises for what it does not know, and where it breaks: at `map(a)`, which has no pairs.
+UNREAD = (SqlglotError, RecursionError, LookupError, ValueError)
 # What the parser does not know it logs as a warning, which would reach the terminal of a user whose statement is right.
 _here = threading.local()
 logging.getLogger("sqlglot").addFilter(lambda _: not getattr(_here, "parsing", False))
@@ -291,7 +293,7 @@ def parse(statement: str) -> Parsed | None:
     try:
         tokens = Spark().tokenize(masked)
         trees = Spark().parser(error_level=ErrorLevel.IMMEDIATE).parse(tokens, masked)
-    except (SqlglotError, RecursionError):
+    except UNREAD:
         return None
     finally:
         _here.parsing = False
@@ -324,6 +326,13 @@ def condition(text: str, source: Source, settings: Settings) -> Predicate:
 def only(node: exp.Expr, known: set[str]) -> bool:
     """Whether a node has nothing but these parts."""
     return all(key in known for key, value in node.args.items() if value)
+
+
+def counts_rows(node: exp.Expr | None) -> bool:
+    """Whether an expression is `count(*)`: a star beside other arguments, or less some columns, stands for columns."""
+    if node is None or type(node) is not exp.Count or not only(node, {"this", "big_int"}):
+        return False
+    return type(node.this) is exp.Star and only(node.this, set())
 
 
 def _is_column(item: exp.Expr) -> bool:

@@ -119,6 +119,8 @@ def run(
             return run(
                 lake, written, args, started, prune=False, given=given
             )  # Spark suggests the columns that it knows
+        if frames and isinstance(error, ParseException):
+            _refused_as_written(lake, written)
         known = explained(lake, error) or (None if frames else _hinted(lake, statement, error))
         if known is None:
             remember(error, text_of, bool(frames))
@@ -128,6 +130,18 @@ def run(
         if given is None:
             raise
         raise InvalidError(f"SQL: {given.told(str(error))}") from error
+
+
+def _refused_as_written(lake: Lake, written: str) -> None:
+    """Raise what Spark says of a SELECT that is no syntax error before tables are bound: in `SELECT FROM t` FROM is a
+    column, and `t` its name."""
+    if written.lstrip()[:7].upper().split() != ["SELECT"]:
+        return
+    try:
+        lake.spark.sql(written)
+    except AnalysisException as error:
+        if str(error.getCondition()).startswith(("UNRESOLVED_COLUMN", "TRAILING_COMMA")):
+            raise
 
 
 def _hinted(lake: Lake, statement: str, error: AnalysisException) -> BucketlakeError | None:

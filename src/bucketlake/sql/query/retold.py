@@ -54,10 +54,10 @@ def retold(error: PySparkException, statement: str, remedy: str | None = None) -
     found.remedy = remedy
     if isinstance(found, StatementSyntaxError) or found.getCondition() in _WITHOUT_OURS:
         found.remedy = habits.remedy(statement, found.place)
-    elif found.getCondition() == "UNRESOLVED_ROUTINE" and remedy is None:
-        found.remedy = habits.begun(statement)
     elif found.getCondition() == "UNBOUND_SQL_PARAMETER":
         found.remedy = "give it a value: lake.sql(…, args={'name': value}), or, in a notebook, a variable of its name"
+    elif remedy is None:
+        found.remedy = habits.begun(statement)
     found.point(statement, 0)
     return found
 

@@ -18,13 +18,11 @@ from bucketlake.sql.query import query
 from bucketlake.sql.rows.insert import Insert
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import NO_TABLE, Statement
-from bucketlake.sql.text.text import Cursor, Token, blank, option_hints, splice, tokenize
+from bucketlake.sql.text.text import QUERIES, Cursor, Token, blank, option_hints, splice, tokenize
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
-
-_QUERIES = ("SELECT", "WITH", "VALUES", "TABLE", "FROM", "MAP", "REDUCE")
 
 
 def parse(cursor: Cursor) -> Statement | None:
@@ -151,11 +149,9 @@ def _insert(cursor: Cursor) -> tuple[Insert, list[tuple[int, int]]] | None:
     if cursor.accept("REPLACE", "WHERE"):
         if overwrite or found.partition is not None or found.columns is not None:
             cursor.fail("REPLACE WHERE goes with INSERT INTO, without PARTITION and a column list")
-        found.replaced = cursor.expression(*_QUERIES)
-    first = cursor.peek()
-    if first is None:
-        cursor.fail("INSERT needs a query or VALUES")
-    start = first.start if first is not None else 0
+        found.replaced = cursor.expression(*QUERIES)
+    cursor.expect_query("INSERT")
+    start = cursor.tokens[cursor.at].start
     own = [hint for hint in option_hints(cursor.text, cursor.tokens) if head <= hint.start < start]
     for hint in own:
         found.options.update(hint.options)
@@ -180,7 +176,7 @@ def _query_follows(cursor: Cursor) -> bool:
     ahead = 1
     while (token := cursor.peek(ahead)) is not None and token.value == "(":
         ahead += 1
-    return token is not None and any(token.is_word(word) for word in _QUERIES)
+    return token is not None and any(token.is_word(word) for word in QUERIES)
 
 
 def _without_defaults(query_text: str) -> str:

@@ -15,9 +15,9 @@ from dataclasses import replace
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
 from bucketlake.spark.merge.clauses import DELETE, INSERT, UPDATE, Side
+from bucketlake.sql.query.pushdown import UNREAD
 from bucketlake.sql.query.travel import travels
 from bucketlake.sql.rows.merge import MergeInto, Source, Text, When, check_order
 from bucketlake.sql.rows.target import Target, parse_target
@@ -126,7 +126,7 @@ def _only_table(text: str) -> str | None:
     """The name by which columns of a query's one table are qualified: a source without alias shows it."""
     try:
         tree = sqlglot.parse_one(text, dialect="spark")
-    except (SqlglotError, RecursionError):
+    except UNREAD:
         return None
     if not isinstance(tree, exp.Select) or tree.args.get("joins") or tree.args.get("laterals"):
         return None

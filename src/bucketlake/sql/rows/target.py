@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import sqlglot
 from pyspark.sql.types import StructType
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
 from bucketlake.errors import InvalidError, did_you_mean
 from bucketlake.ops.scan.fallback import ALONE, is_alone
@@ -23,7 +22,7 @@ from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
 from bucketlake.spark.types import quoted
 from bucketlake.sql.query import hidden, query
-from bucketlake.sql.query.pushdown import Settings, Source, condition
+from bucketlake.sql.query.pushdown import UNREAD, Settings, Source, condition
 from bucketlake.sql.query.travel import session_options
 from bucketlake.sql.query.views import with_views
 from bucketlake.sql.text import names
@@ -232,7 +231,7 @@ def _tree(condition: str | None) -> exp.Select | None:
 def _statement(condition: str) -> exp.Expr | None:
     try:
         return sqlglot.parse_one(f"SELECT 1 WHERE {condition}\n", dialect="spark")
-    except (SqlglotError, RecursionError):
+    except UNREAD:
         return None
 
 

@@ -25,7 +25,7 @@ from bucketlake.sql.tables.create_table import COMMENT
 from bucketlake.sql.tables.ddl import accept_database, partition_spec
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
-from bucketlake.sql.text.text import Cursor
+from bucketlake.sql.text.text import Cursor, Token
 from bucketlake.types.model import DataType
 from bucketlake.types.parse import Dialect, parse_type_text
 from bucketlake.values import dataclass
@@ -416,9 +416,17 @@ def _modify(cursor: Cursor) -> Statement:
     """Flink's `MODIFY c type …` or a list of these in brackets."""
     if cursor.sees("(", "WATERMARK") or cursor.sees("WATERMARK"):
         cursor.fail("a watermark has no meaning for storage")
+    if cursor.sees("COLUMN") and _names_column(cursor.peek(1), cursor.peek(2)):
+        cursor.fail("COLUMN does not follow MODIFY", "ALTER COLUMN c TYPE BIGINT, or MODIFY c BIGINT")
     found = cursor.bracketed(lambda: _column(cursor)) if cursor.sees("(") else [_column(cursor)]
     whole = [replace(column, nullable=column.nullable is not False) for column in found]
     return _Change(tuple(change for column in whole for change in _redefined(column)), flink=True)
+
+
+def _names_column(name: Token | None, following: Token | None) -> bool:
+    """Whether a name and its type stand here, rather than the type of a column that is called COLUMN."""
+    named = name is not None and name.kind in ("word", "quoted")
+    return named and following is not None and following.kind == "word" and following.value.upper() not in _BEHIND_TYPE
 
 
 def _specs(cursor: Cursor) -> tuple[dict[str, str | None], ...]:
@@ -463,6 +471,19 @@ _ALTERATIONS: list[tuple[tuple[str, ...], Callable[[Cursor], Statement]]] = [
     (("CHANGE",), _change_column),
     (("MODIFY",), _modify),
 ]
+_BEHIND_TYPE = (
+    "NOT",
+    "NULL",
+    "COMMENT",
+    "FIRST",
+    "AFTER",
+    "PRECISION",
+    "WITH",
+    "WITHOUT",
+    "PRIMARY",
+    "COLLATE",
+    "DEFAULT",
+)
 _REPLACE_COLUMNS = (
     "ALTER TABLE ... REPLACE COLUMNS is not supported for Paimon tables. Please use RENAME COLUMN, ALTER COLUMN TYPE, "
     "DROP COLUMN, and ADD COLUMN instead."

@@ -64,7 +64,9 @@ def read_view(statement: str) -> ViewText:
     cursor.expect("AS")
     if replaces and if_not_exists:
         cursor.fail("CREATE VIEW with both IF NOT EXISTS and REPLACE is not allowed")
-    return ViewText(parts, cursor.rest().strip(), tuple(columns), comment, options, replaces, if_not_exists)
+    return ViewText(
+        parts, cursor.query("CREATE VIEW … AS").strip(), tuple(columns), comment, options, replaces, if_not_exists
+    )
 
 
 def view_column(cursor: Cursor) -> tuple[str, str | None]:

@@ -193,7 +193,7 @@ def _clause(cursor: Cursor, found: CreateTable) -> None:
             remedy="set 'file.format' among the TBLPROPERTIES",
         )
     elif cursor.accept("AS") or cursor.sees("SELECT") or cursor.sees("WITH"):
-        found.query = cursor.rest()
+        found.query = cursor.query("CREATE TABLE … AS")
     else:
         cursor.fail("clause is not part of CREATE TABLE for lake tables")
 

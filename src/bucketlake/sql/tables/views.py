@@ -50,7 +50,7 @@ def view(cursor: Cursor) -> Statement | None:
     cursor.expect("AS")
     if len(parts) > 1:
         cursor.fail("a temporary view's name has one part")
-    return _TempView(parts[0], cursor.rest(), (replace, if_not_exists, scope), tuple(columns))
+    return _TempView(parts[0], cursor.query("CREATE VIEW … AS"), (replace, if_not_exists, scope), tuple(columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ def cache(cursor: Cursor) -> Statement | None:
     if cursor.accept("AS") or not cursor.done:
         if len(parts) > 1:
             cursor.fail("the name of a cached query has one part")
-        return _CacheQuery(parts[0], cursor.rest(), lazy)
+        return _CacheQuery(parts[0], cursor.query("CACHE TABLE … AS"), lazy)
     cursor.subject = parts
     return _Cache(parts, lazy)
 

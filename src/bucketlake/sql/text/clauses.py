@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from bucketlake.sql.text.text import Token
+from bucketlake.sql.text.text import QUERIES, Token
 from bucketlake.values import dataclass
 
 _NAMES = ("word", "quoted")
 _LIMIT = ("MAX", "RECURSION", "LEVEL")
 _TAKE_FROM = ("EXTRACT", "TRIM", "SUBSTR", "SUBSTRING", "OVERLAY")  # functions with FROM between their arguments
-_QUERIES = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "MAP", "REDUCE")
 _BEHIND_FROM = (  # words that end the list of FROM
     *("SELECT", "WHERE", "GROUP", "HAVING", "QUALIFY", "WINDOW", "ORDER", "SORT", "CLUSTER", "DISTRIBUTE"),
     *("LIMIT", "OFFSET", "UNION", "EXCEPT", "MINUS", "INTERSECT"),
@@ -68,7 +67,7 @@ class Clauses:
 
     def opens_query(self, at: int) -> bool:
         """Whether a query begins at a token."""
-        return any(self._is_word(at, word) for word in _QUERIES)
+        return any(self._is_word(at, word) for word in QUERIES)
 
     def _match(self) -> None:
         opened: list[int] = []

@@ -17,6 +17,7 @@ _CATALOG = "bucketlake.connect(warehouse, metastore=…) opens a catalog; its op
 _FUNCTION = "functions are kept by no catalog here: CREATE TEMPORARY FUNCTION, or spark.udf.register"
 _UPSERT = "an INSERT INTO a table with a primary key is an upsert"
 _SORTED = "CALL sys.compact(table => 't', order_strategy => 'zorder', order_by => 'a,b') sorts append tables"
+_MADE_AGAIN = "CREATE TABLE t AS SELECT …, and INSERT OVERWRITE t SELECT … to refresh it"
 _ALONE = "each statement is a commit of its own; CALL sys.rollback goes back to an older snapshot"
 # How a statement begins -> what to say here.
 _BEGINNINGS = {
@@ -29,6 +30,7 @@ _BEGINNINGS = {
     r"(START +TRANSACTION|BEGIN +(TRANSACTION|WORK)|COMMIT|ROLLBACK|SAVEPOINT)\b": _ALONE,
     r"BEGIN *;? *\Z": _ALONE,
     r"CREATE +(UNIQUE +)?INDEX\b": "indexes are options of a table: 'file-index.bloom-filter.columns' = 'a_column'",
+    r"(CREATE( +OR +REPLACE)?|DROP|REFRESH|ALTER) +MATERIALIZED +VIEW\b": _MADE_AGAIN,
     r"SHOW +HISTORY\b": "SELECT * FROM `t$snapshots`",
     r"SHOW +CREATE +VIEW\b": "SHOW CREATE TABLE",
     r"SHOW +TABLE *\Z": "SHOW TABLES, or SHOW TABLE EXTENDED LIKE '*'",

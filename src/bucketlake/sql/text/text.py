@@ -21,6 +21,7 @@ from bucketlake.sql.text import habits
 from bucketlake.values import dataclass
 
 Item = TypeVar("Item")
+QUERIES = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "MAP", "REDUCE")  # that a query begins with, or a bracket
 _WORD = re.compile(r"\w+")
 _SUFFIX = re.compile("(?:BD|[LSYFD])$", re.IGNORECASE)
 _HINT = re.compile(r"/\*\+\s*OPTIONS\s*\((.*?)\)\s*\*/", re.IGNORECASE | re.DOTALL)
@@ -548,6 +549,17 @@ class Cursor:
         start = token.start if token is not None else len(self.text)
         self.at = len(self.tokens)
         return blank(self.text, [(0, start)]).rstrip().rstrip(";")
+
+    def expect_query(self, of: str) -> None:
+        """Raise InvalidError unless a query follows: whatever else stood there Spark would do."""
+        first = self.peek()
+        if first is None or not (self.sees("(") or any(first.is_word(word) for word in QUERIES)):
+            self.fail(f"{of} needs a query")
+
+    def query(self, of: str) -> str:
+        """What is left, a query, in place."""
+        self.expect_query(of)
+        return self.rest()
 
     def end(self) -> None:
         """Raise InvalidError unless every token has been read."""
