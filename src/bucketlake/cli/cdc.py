@@ -169,9 +169,10 @@ def _run(given: Sync, target: str, call: str) -> None:
     finally:
         if before is not None:
             signal.signal(signal.SIGTERM, before)
-        if not ended.is_set():
+        by_itself = ended.is_set()
+        if not by_itself:
             query.stop()
-    for error in errors:
+    for error in errors if by_itself else ():
         found = raised.of_query(error)
         raise error if found is None else found from error
     if given.once and not came.is_set():
