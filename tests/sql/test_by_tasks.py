@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from pyspark import TaskContext
 from pyspark.sql.classic.dataframe import DataFrame
-from tests.profile import later, number
+from tests.profile import first, later, number
 from tests.queries.run import QUICK, settings
 from tests.statements.history import Kind, played
 
@@ -134,7 +134,7 @@ def dying(action: Action, folder: str, marks: str, seed: str) -> Action:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize("kind", first(list(KINDS), 6))
 def test_statements_by_tasks_that_die(tasks: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """What an attempt leaves that died is never read, and nothing that the next one needs is gone."""
     mapped, folder, marks = DataFrame.mapInArrow, tasks.catalog.warehouse, tmp_path / "marks"
