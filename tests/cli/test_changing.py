@@ -6,9 +6,11 @@ import hashlib
 import json
 import os
 import shlex
+import signal
 import sys
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.conftest import ORDERS, Run
@@ -16,6 +18,7 @@ from tests.cli.conftest import ORDERS, Run
 import bucketlake
 from bucketlake.cli import output
 from bucketlake.ops.check import advise as advising
+from bucketlake.table import Table
 
 
 def fingerprint(root: str) -> dict[str, str]:
@@ -283,6 +286,18 @@ def test_watch(run: Run, own: str, tmp_path: Path) -> None:
     rules.write_text("{}")
     assert run("watch", "--rules", str(rules), warehouse=own).status == 1
     assert run("watch", "--only", "nope", warehouse=own).status == 2
+
+
+def test_a_pass_that_is_stopped_is_not_taken_for_a_whole_one(
+    run: Run, own: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(table: Table, **how: Any) -> list[str]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return []
+
+    monkeypatch.setattr(Table, "expire_tags", ended)
+    done = run("watch", "--once", "--only", "expire_tags", "--json", warehouse=own)
+    assert done.status == 1 and '"stopped"' in done.out.splitlines()[-1]
 
 
 def test_an_interrupt_says_what_is_kept(run: Run, own: str, monkeypatch: pytest.MonkeyPatch) -> None:

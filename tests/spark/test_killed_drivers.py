@@ -38,13 +38,15 @@ class Drivers:
         with (folder / "conf" / "spark-defaults.conf").open("a") as defaults:
             defaults.write("spark.master local[1]\nspark.python.authenticate.socketTimeout 300s\n")
 
-    def start(self, number: int, life: int, statements: int, **more: Any) -> subprocess.Popen[bytes]:
+    def start(
+        self, number: int, life: int, statements: int, module: str = "driver_job", **more: Any
+    ) -> subprocess.Popen[bytes]:
         job = {"root": str(self.folder), "number": number, "kind": self.kind, "seed": self.seed, "life": life}
         job |= {"statements": statements, "die": None, "jobs": False, "last": False, **more}
         place = self.folder / f"cwd-{number}"
         place.mkdir(exist_ok=True)
         with (self.folder / f"told-{number}").open("ab") as told:
-            command = [sys.executable, "-m", "tests.spark.driver_job", json.dumps(job)]
+            command = [sys.executable, "-m", f"tests.spark.{module}", json.dumps(job)]
             return subprocess.Popen(command, cwd=place, env=self.environment, stdout=told, stderr=told)
 
     def told(self, number: int) -> str:
@@ -73,6 +75,44 @@ def test_what_was_answered_is_there(tmp_path: Path, seed: int) -> None:
     finally:
         other.kill()
         other.wait()
-    catalog = bucketlake.open(str(tmp_path / "warehouse"))
+    whole(tmp_path)
+
+
+@pytest.mark.parametrize("seed", seeds(1, 44))
+def test_engines_die_beside_a_driver(tmp_path: Path, seed: int) -> None:
+    """Two processes without Spark and a driver work at one table; one of these processes is killed again and again."""
+    chance, drivers = random.Random(f"engines {seed}"), Drivers(tmp_path, seed)
+    prepare(tmp_path, drivers.kind)
+    others = [drivers.start(1, 0, 100_000, jobs=chance.random() < 0.5, last=True)]
+    others.append(drivers.start(3, 0, 100_000, "engine_job"))
+    life = 0
+    try:
+        while life < 4 * LIVES or len(_done(tmp_path / "log-1")) < STATEMENTS:
+            whom = chance.choice(["KILL", "KILL", "TERM", "INT"])
+            die = {"at": int(chance.expovariate(1 / 60)), "whom": whom}
+            ended = drivers.start(2, life, STATEMENTS, "engine_job", die=die).wait()
+            assert ended in (0, 1 if whom == "INT" else 0, -signal.Signals[f"SIG{whom}"]), drivers.told(2)
+            for number, other in zip((1, 3), others, strict=True):
+                assert other.poll() is None, drivers.told(number)
+            life += 1
+        assert drivers.start(2, life, 3, "engine_job").wait() == 0, drivers.told(2)
+        (tmp_path / "stop").touch()
+        for number, other in zip((1, 3), others, strict=True):
+            assert other.wait() == 0, drivers.told(number)
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+    whole(tmp_path)
+
+
+def _done(log: Path) -> list[str]:
+    """What a process has written down that it ended."""
+    return [line for line in log.read_text().splitlines() if '"ended"' in line] if log.exists() else []
+
+
+def whole(folder: Path) -> None:
+    """Nothing is wrong with any table."""
+    catalog = bucketlake.open(str(folder / "warehouse"))
     for name in catalog.tables("db"):
         assert not fsck(catalog.table(name).store, FsckRequest(level=LEVELS[-1])).errors, name

@@ -1,16 +1,24 @@
 """Random statements in sequences over every kind of table, done by Spark's tasks although the rows are few, against rows in
-plain Python.
+plain Python; and so where first attempts of tasks die at any place.
 
 `BUCKETLAKE_HISTORIES` says how many a kind, `BUCKETLAKE_STEPS` how long, `BUCKETLAKE_SEED` where they start.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
-from tests.profile import later, number
+from pyspark import TaskContext
+from pyspark.sql.classic.dataframe import DataFrame
+from tests.profile import first, later, number
 from tests.queries.run import QUICK, settings
 from tests.statements.history import Kind, played
 
@@ -80,3 +88,65 @@ def test_statements_by_tasks(tasks: Lake, kind: str) -> None:
     for seed in range(SEED, SEED + HISTORIES):
         played(tasks, KINDS[kind], f"{kind} {seed}", STEPS)
         tasks.sql("DROP TABLE db.t")
+
+
+# ---- tasks that die
+
+_CHANGES = ("os.rename", "os.link", "os.remove", "os.mkdir")
+Action = Callable[[Iterator[Any]], Iterator[Any]]
+
+
+def dying(action: Action, folder: str, marks: str, seed: str) -> Action:
+    """A task's work, of which every second first attempt, and those of the work numbered 0, die and leave a mark: before
+    one of the first answers or changes of files, or at the end."""
+
+    def task(batches: Iterator[Any]) -> Iterator[Any]:
+        context = TaskContext.get()
+        assert context is not None
+        chance = Random(f"{seed} {context.partitionId()}")
+        if context.attemptNumber() or (chance.random() < 0.5 and not seed.endswith(" 0")):
+            yield from action(batches)
+            return
+        left = [chance.randrange(4)]
+
+        def die() -> None:
+            os.mkdir(f"{marks}/{os.getpid()}")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        def step() -> None:
+            left[0] -= 1
+            if left[0] == -1:
+                die()
+
+        def look(event: str, arguments: tuple[Any, ...]) -> None:
+            writes = event == "open" and int(arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+            if (writes or event in _CHANGES) and str(arguments[0]).startswith(folder):
+                step()
+
+        if chance.random() < 0.5:
+            sys.addaudithook(look)
+        for answer in action(batches):
+            step()
+            yield answer
+        die()
+
+    return task
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", first(list(KINDS), 6))
+def test_statements_by_tasks_that_die(tasks: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """What an attempt leaves that died is never read, and nothing that the next one needs is gone."""
+    mapped, folder, marks = DataFrame.mapInArrow, tasks.catalog.warehouse, tmp_path / "marks"
+    marks.mkdir()
+    for seed in range(SEED, SEED + HISTORIES):
+        numbers = count()
+
+        def wrapped(self: Any, action: Action, *how: Any, **more: Any) -> Any:
+            return mapped(self, dying(action, folder, str(marks), f"{seed} {next(numbers)}"), *how, **more)
+
+        with monkeypatch.context() as during:
+            during.setattr(DataFrame, "mapInArrow", wrapped)
+            played(tasks, KINDS[kind], f"dying {kind} {seed}", STEPS)
+        tasks.sql("DROP TABLE db.t")
+    assert list(marks.iterdir())

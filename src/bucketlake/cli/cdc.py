@@ -159,22 +159,34 @@ def _run(given: Sync, target: str, call: str) -> None:
 
     query = getattr(cdc, call)(lake, source, target, given.checkpoint, told=tell, **given.how())
     given.console.note(f"{source.what} into {target}" + ("" if given.once else "; Ctrl-C ends it"))
-    told = threading.Event()
-    before = signal.signal(signal.SIGTERM, lambda *_: told.set())
+    told, ended, errors = threading.Event(), threading.Event(), list[Exception]()
+    threading.Thread(target=_await, args=(query, ended, errors), daemon=True).start()
+    # With an end of its own it has not come to that: the status says so, as any command's that a signal ends.
+    before = None if given.once else signal.signal(signal.SIGTERM, lambda *_: told.set())
     try:
-        while not told.is_set() and not query.awaitTermination(1):
+        while not told.is_set() and not ended.wait(1):
             pass
-    except Exception as error:
-        ended = raised.of_query(error)
-        if ended is None:
-            raise
-        raise ended from error
     finally:
-        signal.signal(signal.SIGTERM, before)
-        if query.isActive:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
+        by_itself = ended.is_set()
+        if not by_itself:
             query.stop()
+    for error in errors if by_itself else ():
+        found = raised.of_query(error)
+        raise error if found is None else found from error
     if given.once and not came.is_set():
         given.console.note("nothing new")
+
+
+def _await(query: Any, ended: threading.Event, errors: list[Exception]) -> None:
+    """Wait for a query's end beside the main thread: Ctrl-C in the midst of Py4J would be told by traces."""
+    try:
+        query.awaitTermination()
+    except Exception as error:
+        errors.append(error)
+    finally:
+        ended.set()
 
 
 def _lake(given: Sync) -> Lake:

@@ -23,7 +23,7 @@ else:
     user_files = lazy("bucketlake.env.user_files")
     rules, service = lazy("bucketlake.maintenance.rules"), lazy("bucketlake.maintenance.service")
 
-EXIT = "0 told to stop, or one pass without failures; 1 an action failed in one pass; 2 wrong usage"
+EXIT = "0 told to stop, or one pass without failures; 1 an action failed in one pass, or it was stopped; 2 wrong usage"
 
 
 class Watch(InWarehouse):
@@ -57,8 +57,8 @@ def watch(given: Watch) -> None:
 
     made = service.Service(chosen, lease=given.lease, on_event=tell, on_progress=drawn)
     events = service.maintain(given.catalog, made, once=given.once)
-    failed = given.once and any(event.kind == "failed" for event in events)
-    raise Exit(1 if failed else 0)
+    lacking = given.once and any(event.kind in ("failed", "stopped") for event in events)
+    raise Exit(1 if lacking else 0)
 
 
 def _rules(given: Watch) -> tuple[Rule, ...]:
