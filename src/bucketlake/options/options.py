@@ -235,7 +235,8 @@ def option_text(value: Any) -> str:
     """
     if isinstance(value, (list, tuple)):
         return ",".join(map(option_text, value))
-    is_object = type(value).__str__ is object.__str__ and not isinstance(value, (int, float))
+    spelled: Any = type(value).__str__
+    is_object = spelled is object.__str__ and not isinstance(value, (int, float))
     if is_object or isinstance(value, (Mapping, set, frozenset)):
         raise InvalidError(
             "an option's value has no text", value=value, type=type(value).__name__, remedy="give a text or a list"
