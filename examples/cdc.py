@@ -388,7 +388,7 @@ def play(folder: Path, where: str, spark: Any, address: str | None) -> None:
     else:
         source = cdc.kafka(address, TOPIC, format="debezium-json")
     every = {"processingTime": "1 second"}
-    query = cdc.sync_database(lake, source, "shop", checkpoint=str(folder / "checkpoint"), told=tell, trigger=every)
+    query = cdc.sync_database(lake, source, "shop", checkpoint=str(folder / "checkpoint"), on_batch=tell, trigger=every)
     for statements in (_CHANGES, _ALTER):
         database.execute(statements)
         print(f"handed on {connector.hand_on(send)} events")

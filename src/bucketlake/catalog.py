@@ -24,7 +24,7 @@ from bucketlake.catalogs.names import (
     parse_name,
     written,
 )
-from bucketlake.catalogs.near import meant_table, there_are
+from bucketlake.catalogs.near import meant_system_table, meant_table, there_are
 from bucketlake.env.env import Env
 from bucketlake.env.object_store import STORAGE_PREFIXES, open_env, storage_for
 from bucketlake.errors import (
@@ -217,7 +217,7 @@ class Catalog:
         here = self.metastore.find(found)
         if here is None:
             if not self.database_exists(found.database):
-                raise self._no_database(found.database)
+                raise self._no_database(found.database, found.table)
             raise NotFoundError("no such table", table=found.text, remedy=self._near(found))
         table = tables.open_table(here.path, here.env, name=found.text, options={**(options or {}), **branch})
         return replace(table, view=_view(table, found.system_table, found.text))
@@ -439,10 +439,11 @@ class Catalog:
             f"Cannot '{action}' for system table '{found.text}', please use data table.", table=found.text
         )
 
-    def _no_database(self, name: str) -> NotFoundError:
+    def _no_database(self, name: str, table: str | None = None) -> NotFoundError:
         known = self.list_databases()
         near = get_close_matches(name, known, 1)
         remedy = f"did you mean '{near[0]}'?" if near else f"create it first{there_are('databases', known)}"
+        remedy = (table and meant_system_table(self, (name, table))) or remedy
         return NotFoundError("no such database", database=name, warehouse=self.warehouse, remedy=remedy)
 
     def _near(self, found: Identifier, otherwise: str = "create it first") -> str:

@@ -16,7 +16,7 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.history import History
 from bucketlake.lazy import lazy
 from bucketlake.ops.progress import OnProgress
-from bucketlake.ops.scan.partition_choice import chosen_partitions
+from bucketlake.ops.scan.partition_choice import PartitionSpecs, chosen_partitions
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.schema import TableSchema
@@ -92,7 +92,7 @@ class Health(History):
 
     def materialize_deletion_vectors(
         self,
-        partitions: Sequence[Mapping[str, Any]] | None = None,
+        partitions: PartitionSpecs | None = None,
         where: str | Predicate | None = None,
         on_progress: OnProgress | None = None,
     ) -> Snapshot | None:
@@ -109,7 +109,7 @@ class Health(History):
         done = jobs.run_job(compactions.compaction_job(store, wanted, on_progress))
         return expire.after_commit(store, done, dedicated=True)
 
-    def reassign_row_ids(self, partitions: Sequence[Mapping[str, Any]] | None = None) -> Reassigned:
+    def reassign_row_ids(self, partitions: PartitionSpecs | None = None) -> Reassigned:
         """Give the rows of each partition of a table with `data-evolution.enabled` ids that lie side by side; what
         became of it. Manifests are rewritten, no data file is.
 
@@ -142,7 +142,7 @@ class Health(History):
         self,
         column: str,
         index_type: str = "btree",
-        partitions: Sequence[Mapping[str, Any]] | None = None,
+        partitions: PartitionSpecs | None = None,
         **options: Any,
     ) -> int:
         """Index a column of a table with `data-evolution.enabled`, in these partitions, where no index of this type
@@ -163,7 +163,7 @@ class Health(History):
         self,
         column: str,
         index_type: str = "btree",
-        partitions: Sequence[Mapping[str, Any]] | None = None,
+        partitions: PartitionSpecs | None = None,
         dry_run: bool = False,
     ) -> int:
         """Take the index of a column (of several with commas between) out of the table, in these partitions, whoever
@@ -180,7 +180,7 @@ class Health(History):
     def fsck(
         self,
         level: str = "metadata",
-        partitions: Sequence[Mapping[str, Any]] | None = None,
+        partitions: PartitionSpecs | None = None,
         snapshot: int | None = None,
         on_progress: OnProgress | None = None,
     ) -> Report:

@@ -8,7 +8,7 @@ Spec: docs/spec/tags.md
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from bucketlake.errors import CorruptError, InvalidError
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lazy import lazy
 from bucketlake.ops.progress import OnProgress
-from bucketlake.ops.scan.partition_choice import chosen_partitions
+from bucketlake.ops.scan.partition_choice import PartitionSpecs, chosen_partitions, listed
 from bucketlake.ops.scan.select import epoch_millis
 from bucketlake.ops.table.store import Store
 from bucketlake.options.options import parse_duration
@@ -224,9 +224,9 @@ class History(ABC):
         """
         return partitions.expire_partitions(self._there(writing=True).with_options(options or {}), on_progress)
 
-    def mark_partitions_done(self, specs: Sequence[Mapping[str, str]]) -> None:
+    def mark_partitions_done(self, specs: PartitionSpecs) -> None:
         """Say of partitions that they are done, as `partition.mark-done-action` says."""
-        marking.mark_partitions_done(self._there(writing=True), specs)
+        marking.mark_partitions_done(self._there(writing=True), listed(specs))
 
     def compact_manifests(self) -> Snapshot | None:
         """Tell the newest snapshot's files by fewer manifests; the COMPACT snapshot, None where nothing is to merge."""

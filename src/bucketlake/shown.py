@@ -44,6 +44,8 @@ OF_OTHERS = {
     "restoreToVersion": "table.rollback_to(version)",
     "restoreToTimestamp": "table.rollback_to(timestamp=…)",
     "detail": "table.report()",
+    "primary_keys": "table.schema.primary_keys",
+    "partition_keys": "table.schema.partition_keys",
 }
 _SMALL = 20  # files of an append table below a quarter of their target
 _STYLE = "text-align:left;vertical-align:top;padding:2px 10px 2px 0"

@@ -20,6 +20,7 @@ from bucketlake.ops.commit.loads import Loading
 from bucketlake.ops.commit.outcome import Outcome, owned
 from bucketlake.ops.refs import read_tags
 from bucketlake.ops.scan import fallback
+from bucketlake.ops.scan.partition_choice import PartitionSpecs, listed
 from bucketlake.ops.scan.scan import EntryFilter, Plan, Scan, live_entries, newest_rows
 from bucketlake.ops.scan.select import TRAVEL_KEYS, Selection
 from bucketlake.ops.scan.system_tables import RowView
@@ -88,6 +89,8 @@ _NAMES = {
     **OF_OTHERS,
     **{"read": "table.to_arrow(), or bucketlake.connect(…).table(name).read()", "write": "table.write_arrow(rows)"},
     **{"append": "table.write_arrow(rows)", "upsert": "table.write_arrow(rows), which upserts"},
+    **{"overwrite": 'table.write_arrow(rows, mode="overwrite")', "columns": "table.arrow_schema.names"},
+    "merge": "bucketlake.connect(…).table(name).merge(…)",
 }
 Arrow = Any  # Arrow data, a pandas DataFrame, columns or rows in Python: see ops.given
 
@@ -429,9 +432,9 @@ class Table(Upkeep, Streams, Frames):
         store.check_here()
         return commits.Commit(store, preparing.new_commit_user(self.store))
 
-    def drop_partitions(self, partitions: Sequence[Mapping[str, Any]]) -> Snapshot:
+    def drop_partitions(self, partitions: PartitionSpecs) -> Snapshot:
         """Remove all rows of the partitions; a specification may name some partition columns only, not none."""
-        done = self._removal().drop_partitions(partitions)
+        done = self._removal().drop_partitions(listed(partitions))
         expiring.after_commit(self.store, done)
         return done
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lazy import lazy
 from bucketlake.ops.progress import OnProgress
-from bucketlake.ops.scan.partition_choice import both, chosen_partitions
+from bucketlake.ops.scan.partition_choice import PartitionSpecs, both, chosen_partitions
 from bucketlake.ops.scan.select import epoch_millis
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.tree import Predicate
@@ -65,7 +65,7 @@ class Upkeep(ABC):
 
     def compact(
         self,
-        partitions: Sequence[Mapping[str, Any]] | None = None,
+        partitions: PartitionSpecs | None = None,
         where: str | Predicate | None = None,
         full: bool | None = None,
         on_progress: OnProgress | None = None,
@@ -107,7 +107,7 @@ class Upkeep(ABC):
     def rescale(
         self,
         bucket_num: int | None = None,
-        partitions: Sequence[Mapping[str, Any]] | None = None,
+        partitions: PartitionSpecs | None = None,
         where: str | Predicate | None = None,
         on_progress: OnProgress | None = None,
         **options: Any,

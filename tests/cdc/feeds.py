@@ -30,9 +30,9 @@ class Feed:
         told: list[SyncDone] = []
         self.told = told
         if "." in target:
-            self.job: Job = table_job(lake, source, target, How(told=told.append, **how))
+            self.job: Job = table_job(lake, source, target, How(on_batch=told.append, **how))
         else:
-            self.job = database_job(lake, source, target, HowDatabase(told=told.append, **how))
+            self.job = database_job(lake, source, target, HowDatabase(on_batch=told.append, **how))
 
     def sink(self) -> CdcSink:
         """A query that has just been started, again perhaps."""

@@ -42,7 +42,7 @@ def begun(classic: Lake, tmp_path: Path) -> tuple[Feed, Callable[[], Path]]:
 def run(feed: Feed, folder: Path, frame: Any, number: int) -> SyncDone:
     """A batch by a query that has just been started."""
     catalog, told = bucketlake.open(str(folder / "warehouse")), []
-    job = replace(feed.job, catalog=catalog, told=told.append)
+    job = replace(feed.job, catalog=catalog, on_batch=told.append)
     CdcSink(job, Query("feed", str(folder / "checkpoint")))(frame, number)
     return told[-1]
 

@@ -96,7 +96,7 @@ def run(feed: Feed, folder: Path, frame: Any, number: int, storage: Any = None) 
     if storage is not None:
         storage.inner = catalog.env.storage
         catalog = replace(catalog, env=replace(catalog.env, storage=storage))
-    job = replace(feed.job, catalog=catalog, told=told.append)
+    job = replace(feed.job, catalog=catalog, on_batch=told.append)
     CdcSink(job, Query("feed", str(folder / "checkpoint")))(frame, number)
     return told[-1]
 

@@ -50,6 +50,13 @@ def test_reading_as_text_and_json(run: Run, shared: str, words: tuple[str, ...])
     assert "\x1b" not in told.out
 
 
+def test_a_system_table_has_no_files_of_its_own(run: Run, shared: str) -> None:
+    described = run("describe", "db.orders$files", "--json", warehouse=shared).json
+    assert [described[one] for one in ("schema_id", "records", "files", "bytes")] == [None] * 4
+    assert "records" not in run("describe", "db.orders$files", warehouse=shared).out
+    assert run("describe", "empty", "--json", warehouse=shared).json["records"] == 0
+
+
 def test_values_of_json(run: Run, shared: str) -> None:
     described = run("describe", "db.orders", "--json", warehouse=shared).json
     assert described["columns"][0] == {

@@ -262,8 +262,31 @@ def test_names_that_a_lake_on_spark_has_say_what_they_are_here(catalog: Catalog,
         (lambda: catalog.read_table("t"), "catalog.table(name).to_arrow()"),  # type: ignore[attr-defined]
         (lambda: table.read(), "table.to_arrow()"),  # type: ignore[attr-defined]
         (lambda: table.write([]), "table.write_arrow(rows)"),  # type: ignore[attr-defined]
+        (lambda: table.overwrite([]), 'table.write_arrow(rows, mode="overwrite")'),  # type: ignore[attr-defined]
+        (lambda: table.columns, "table.arrow_schema.names"),  # type: ignore[attr-defined]
+        (lambda: table.primary_keys, "table.schema.primary_keys"),  # type: ignore[attr-defined]
     ):
         with pytest.raises(AttributeError, match=re.escape(f": write {said}")):
             call()
     with pytest.raises(AttributeError, match="'Catalog' object has no attribute 'nope'$"):
         catalog.nope  # type: ignore[attr-defined]
+
+
+def test_partitions_are_named_by_one_spec_several_or_text(catalog: Catalog, table: Table) -> None:
+    for _ in range(2):
+        table.write_arrow(pa.table({"pt": ["a", "b", "c"], "k": pa.array([1, 1, 1], pa.int32())}))
+    named: tuple[Any, ...] = ({"pt": "a"}, [{"pt": "b"}], "pt=c", [])
+    assert [table.compact(partitions=one) is not None for one in named] == [True, True, True, False]
+    assert len(table.files()) == 3
+    for given in (["pt=a"], "pt", [("pt", "a")]):
+        for call in (table.compact, table.rescale, table.drop_partitions):
+            with pytest.raises(InvalidError, match="not a partition"):
+                call(partitions=given)
+    table.drop_partitions({"pt": "a"})
+    assert table.partitions() == [{"pt": "b"}, {"pt": "c"}]
+
+
+def test_a_number_of_buckets_is_one(table: Table) -> None:
+    table.write_arrow(pa.table({"pt": ["a"], "k": pa.array([1], pa.int32())}))
+    with pytest.raises(InvalidError, match="not a number of buckets.*'2'.*give a whole number"):
+        table.rescale("2")  # type: ignore[arg-type]

@@ -206,6 +206,17 @@ def test_backticks_and_missing_names(catalog: Catalog) -> None:
         catalog.table("defualt.orders")
 
 
+def test_a_system_table_behind_a_dot(catalog: Catalog) -> None:
+    catalog.create_table("orders", SCHEMA)
+    for name in ("orders.files", "orders.Files", "orders.file"):
+        with pytest.raises(NotFoundError, match=r"did you mean 'default\.orders\$files'\?"):
+            catalog.table(name)
+    with pytest.raises(NotFoundError, match="create it first"):
+        catalog.table("orders.shop")
+    with pytest.raises(InvalidError, match=r"a system table, `default\.orders\$files`"):
+        catalog.table("default.orders.files")
+
+
 def test_a_missing_name_that_another_database_has(catalog: Catalog) -> None:
     catalog.create_database("shop")
     catalog.create_table("shop.orders", SCHEMA)

@@ -111,3 +111,13 @@ def test_table_defaults_reach_new_tables(tmp_path: Path) -> None:
     catalog = bucketlake.open(tmp_path, {"table-default.write-only": True})
     assert catalog.create_table("t", SCHEMA).options.get("write-only") is True
     assert catalog.create_table("u", SCHEMA, options={"write-only": "false"}).options.get("write-only") is False
+
+
+def test_an_object_is_no_value_of_an_option(tmp_path: Path) -> None:
+    with (
+        pytest.warns(UserWarning, match="'sprak' is not known.*did you mean 'spark'"),
+        pytest.raises(InvalidError, match="an option's value has no text.*type=object"),
+    ):
+        bucketlake.open(tmp_path, sprak=object())
+    for value in (tmp_path, 1, 1.5, True, "x", ["a", 2]):
+        bucketlake.open(tmp_path, **{"oss.any": value})

@@ -52,7 +52,8 @@ def parse_name(text: str, database: str = DEFAULT_DATABASE) -> Identifier:
         raise InvalidError("a folder where a table's name belongs", path=text, remedy=remedy)
     parts = parts_of(text)
     if len(parts) not in (1, 2):
-        raise InvalidError("not a table name", name=text, remedy="write `database.table`")
+        behind = f"; a system table, `{parts[0]}.{parts[1]}${parts[2]}`" if len(parts) == 3 else ""
+        raise InvalidError("not a table name", name=text, remedy=f"write `database.table`{behind}")
     table, _, system = parts[-1].partition("$")
     check_name(table, "table")
     if len(parts) == 2:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from bucketlake.catalogs.files import old_snapshots
 from bucketlake.catalogs.names import DATABASE_SUFFIX, DEFAULT_DATABASE, Identifier, written
 from bucketlake.errors import BucketlakeError, did_you_mean
+from bucketlake.ops.system import registry
 from bucketlake.paths import TablePaths
 
 if TYPE_CHECKING:
@@ -37,6 +39,19 @@ def meant_table(catalog: Catalog, database: str, table: str, known: Sequence[str
         with suppress(BucketlakeError):  # a database that this caller may not look into
             if catalog.metastore.find(Identifier(other, table)) is not None:
                 return f"did you mean '{written(other, table)}'?"
+    return None
+
+
+def meant_system_table(catalog: Catalog, parts: Sequence[str], database: str = DEFAULT_DATABASE) -> str | None:
+    """A remedy for `t.files` or `db.t.files`, as other engines write a system table of a table that there is; None for
+    other names."""
+    if len(parts) not in (2, 3):
+        return None
+    database, table, behind = parts if len(parts) == 3 else (database, *parts)
+    near = get_close_matches(behind.lower(), registry.NAMES, 1)
+    with suppress(BucketlakeError):  # what cannot be a name
+        if near and catalog.metastore.find(Identifier(database, table)) is not None:
+            return f"did you mean '{written(database, f'{table}${near[0]}')}'?"
     return None
 
 

@@ -98,7 +98,7 @@ class Job:
     truncates: bool = True
     divided: bool = False
     files: bool = False
-    told: Callable[[SyncDone], None] | None = None
+    on_batch: Callable[[SyncDone], None] | None = None
     source_names: TableNames | None = None  # which source tables go to one table
     registry: Registry | None = None
 
@@ -155,9 +155,9 @@ class CdcSink:
             plans = [self._plan(target, wanted) for target, wanted in sorted(found.targets.items())]
             made = [self._published(plan, found.targets[plan.target]) for plan in plans]
             done, aside = self._written(kept, events, made, found, batch)
-        if self.job.told is not None:
+        if self.job.on_batch is not None:
             spent = clock.now_millis() - started
-            self.job.told(
+            self.job.on_batch(
                 SyncDone(
                     batch.query, number, found.events, aside, tuple(done), spent, self.job.letters if aside else None
                 )

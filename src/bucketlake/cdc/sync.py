@@ -44,7 +44,7 @@ class How:
     table_options: of tables that are made; those of a table that is there are set where they differ.
     on_error: "dead-letter" puts events that cannot be written into the table `dead_letters`; "stop" ends the query.
     truncate: "apply" or "ignore" truncations of the source.
-    trigger: as Spark takes it. told: is given what became of each batch. query_name: of the query in Spark.
+    trigger: as Spark takes it. on_batch: is given what became of each batch. query_name: of the query in Spark.
     """
 
     primary_keys: Names = ()
@@ -60,7 +60,7 @@ class How:
     dead_letters: str | None = None
     truncate: str = "apply"
     trigger: Mapping[str, Any] | None = None
-    told: Callable[[SyncDone], None] | None = None
+    on_batch: Callable[[SyncDone], None] | None = None
     query_name: str | None = None
     including_tables: str = ".*"
     excluding_tables: str | None = None
@@ -213,7 +213,7 @@ def _job(lake: Lake, source: Source, how: How, rules: Rules, target: str, dead_l
         stops=how.on_error == "stop",
         truncates=how.truncate == "apply",
         files=source.kind == "files",
-        told=how.told,
+        on_batch=how.on_batch,
         registry=source.registry,
     )
 

@@ -157,7 +157,7 @@ def _run(given: Sync, target: str, call: str) -> None:
         came.set()
         print(document(_object(done)) if given.json else _line(given, done), flush=True)
 
-    query = getattr(cdc, call)(lake, source, target, given.checkpoint, told=tell, **given.how())
+    query = getattr(cdc, call)(lake, source, target, given.checkpoint, on_batch=tell, **given.how())
     given.console.note(f"{source.what} into {target}" + ("" if given.once else "; Ctrl-C ends it"))
     told, ended, errors = threading.Event(), threading.Event(), list[Exception]()
     threading.Thread(target=_await, args=(query, ended, errors), daemon=True).start()

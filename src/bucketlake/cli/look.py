@@ -87,11 +87,12 @@ def describe(given: Describe) -> Facts:
     schema = found.schema
     last = None if found.view is not None else found.latest_snapshot()
     files = found.plan() if last is not None else None
+    none = 0 if found.view is None else None  # a system table has no files of its own
     values = {
         "table": catalogs.parse_name(given.named()).text,
         "path": found.path,
         "comment": schema.comment,
-        "schema_id": schema.id,
+        "schema_id": schema.id if found.view is None else None,
         "columns": [_field(one) for one in schema.fields],
         "primary_key": list(schema.primary_keys),
         "partition_by": list(schema.partition_keys),
@@ -100,9 +101,9 @@ def describe(given: Describe) -> Facts:
         "options": {} if found.view is not None else redact_options(history.stored_schema(found.store).options),
         "snapshot": None if last is None else last.id,
         "last_commit": None if last is None else last.time_millis,
-        "records": 0 if files is None else files.row_count,
-        "files": 0 if files is None else sum(len(part.entries) for _, part in files.parts(found.store)),
-        "bytes": 0 if files is None else files.size,
+        "records": none if files is None else files.row_count,
+        "files": none if files is None else sum(len(part.entries) for _, part in files.parts(found.store)),
+        "bytes": none if files is None else files.size,
         "tags": [] if found.view is not None else list(found.store.tag_names()),
         "branches": [] if found.view is not None else found.branches(),
     }
@@ -226,7 +227,7 @@ DESCRIBED = columns(
     table="its full name",
     path="its folder",
     comment="its comment",
-    schema_id="id: number of the newest schema",
+    schema_id="id: number of the newest schema; null of a system table",
     columns="json: name, type, nullable, default, comment of each",
     primary_key="list: columns of the primary key",
     partition_by="list: partition columns",
@@ -235,9 +236,9 @@ DESCRIBED = columns(
     options="map: options that the table sets; secrets as ***",
     snapshot="id: id of the newest snapshot",
     last_commit="time: when it was committed",
-    records="count: records in its files, superseded ones included",
-    files="count: live data files",
-    bytes="size: their size",
+    records="count: records in its files, superseded ones included; null of a system table",
+    files="count: live data files; null of a system table",
+    bytes="size: their size; null of a system table",
     tags="list: names of the tags",
     branches="list: names of the branches",
 )

@@ -99,8 +99,13 @@ def catalog_options(given: Mapping[str, Any], storage_prefixes: tuple[str, ...])
     Raises: UnsupportedError naming what would change where tables lie, how they are named or who locks them, or a
     refused `table-default.` option; InvalidError for a malformed one. Unknown keys are warned of.
     """
-    options = {_true_key(key): option_text(value) for key, value in given.items() if value is not None}
-    metastore = metastore_of(options)
+    meant = {_true_key(key): value for key, value in given.items() if value is not None}
+    metastore = metastore_of(meant)
+    known = [key for key in CATALOG_KEYS if metastore == "rest" or key not in _OF_REST]
+    for key in meant:
+        if key not in known and not key.startswith((TABLE_DEFAULT, *storage_prefixes, *_KEPT_PREFIXES)):
+            warn(f"catalog option '{key}' is not known and has no effect{_advice(key)}")
+    options = {key: option_text(value) for key, value in meant.items()}
     rules = {**_REFUSED, **_OF_METASTORE.get(metastore, {})}
     for key, text in options.items():
         harmless, remedy = rules.get(key) or (None, "")
@@ -114,10 +119,6 @@ def catalog_options(given: Mapping[str, Any], storage_prefixes: tuple[str, ...])
             )
     for text in validate(table_defaults(options)):
         warn(f"{TABLE_DEFAULT}: {text}")
-    known = [key for key in CATALOG_KEYS if metastore == "rest" or key not in _OF_REST]
-    for key in options:
-        if key not in known and not key.startswith((TABLE_DEFAULT, *storage_prefixes, *_KEPT_PREFIXES)):
-            warn(f"catalog option '{key}' is not known and has no effect{_advice(key)}")
     return options
 
 

@@ -231,11 +231,13 @@ def written_formats(options: TableOptions) -> frozenset[str]:
 def option_text(value: Any) -> str:
     """The text of an option's value as it stands in a schema file: True is "true", a list its items between commas.
 
-    Raises InvalidError for a mapping or a set, which have no such text.
+    Raises InvalidError for what has no such text: a mapping, a set, an object that is no value (a session, a function).
     """
     if isinstance(value, (list, tuple)):
         return ",".join(map(option_text, value))
-    if isinstance(value, (Mapping, set, frozenset)):
+    spelled: Any = type(value).__str__
+    is_object = spelled is object.__str__ and not isinstance(value, (int, float))
+    if is_object or isinstance(value, (Mapping, set, frozenset)):
         raise InvalidError(
             "an option's value has no text", value=value, type=type(value).__name__, remedy="give a text or a list"
         )

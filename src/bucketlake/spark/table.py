@@ -22,6 +22,7 @@ from bucketlake.ops.compact.running import Runner
 from bucketlake.ops.lookup.request import On
 from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.rescale.advise import BucketAdvice
+from bucketlake.ops.scan.partition_choice import PartitionSpecs
 from bucketlake.ops.scan.scan import Plan
 from bucketlake.ops.scan.system_tables import AUDIT_LOG, RowView
 from bucketlake.ops.stream.batches import BatchName
@@ -274,7 +275,7 @@ class LakeTable(Streams):
 
     def compact(
         self,
-        partitions: str | Sequence[Mapping[str, Any]] | None = None,
+        partitions: PartitionSpecs | None = None,
         where: str | Predicate | None = None,
         order_by: str | Sequence[str] | None = None,
         full: bool | None = None,
@@ -303,7 +304,7 @@ class LakeTable(Streams):
 
     def materialize_deletion_vectors(
         self,
-        partitions: str | Sequence[Mapping[str, Any]] | None = None,
+        partitions: PartitionSpecs | None = None,
         where: str | Predicate | None = None,
         on_progress: OnProgress | None = None,
     ) -> Snapshot | None:
@@ -317,7 +318,7 @@ class LakeTable(Streams):
     def rescale(
         self,
         bucket_num: int | None = None,
-        partitions: str | Sequence[Mapping[str, Any]] | None = None,
+        partitions: PartitionSpecs | None = None,
         where: str | Predicate | None = None,
         on_progress: OnProgress | None = None,
         **options: Any,
@@ -344,7 +345,7 @@ class LakeTable(Streams):
         """Remove all rows."""
         return self.table.truncate()
 
-    def drop_partitions(self, partitions: Sequence[Mapping[str, Any]]) -> Snapshot | None:
+    def drop_partitions(self, partitions: PartitionSpecs) -> Snapshot | None:
         """Remove all rows of partitions; a specification may name some partition columns only."""
         return self.table.drop_partitions(partitions)
 

@@ -136,6 +136,8 @@ def _check(store: Store, request: RescaleRequest) -> None:
             path=store.paths.root,
         )
     for wanted in (*(() if number is None else (number,)), *(request.numbers or {}).values()):
+        if not hasattr(wanted, "__index__"):  # NumPy's numbers have it, texts have not
+            raise InvalidError("not a number of buckets", bucket_num=repr(wanted), remedy="give a whole number")
         if wanted < 1:
             raise InvalidError("The number of buckets needs to be greater than 0.", bucket_num=wanted)
     if store.latest_snapshot_id() is None:

@@ -9,7 +9,7 @@ Spec: docs/sql/procedures.md#partitions
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bucketlake.errors import InvalidError
 from bucketlake.format.metadata.snapshot import Snapshot
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 else:
     parsing = lazy("bucketlake.predicate.parse")
 
+# Partitions by values of all or some partition columns: one, several, or text as procedures take it.
+PartitionSpecs = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 _NEEDS_PARTITIONS = "Table should be a partitioned table when using partition predicate."
 
 
@@ -41,6 +43,18 @@ def parse_specs(text: str) -> list[dict[str, str]]:
                 raise InvalidError("not a partition", text=part, remedy="write column=value,column=value;…")
             spec[column.strip()] = _unquoted(value.strip())
         specs.append(spec)
+    return specs
+
+
+def listed(given: PartitionSpecs) -> Sequence[Mapping[str, Any]]:
+    """Specs one by one; InvalidError for what is none."""
+    if isinstance(given, str):
+        return parse_specs(given)
+    specs = [given] if isinstance(given, Mapping) else list(given)
+    for spec in specs:
+        if not isinstance(spec, Mapping):
+            remedy = "give columns and values: [{'dt': '2024-01-01'}, …], or text: \"dt=2024-01-01;dt=2024-01-02\""
+            raise InvalidError("not a partition", given=spec, remedy=remedy)
     return specs
 
 
@@ -95,12 +109,10 @@ def by_condition(store: Store, predicate: Predicate) -> PartitionFilter:
     return matches
 
 
-def chosen_partitions(
-    store: Store, specs: Sequence[Mapping[str, object]] | None, where: Predicate | None
-) -> PartitionFilter | None:
-    """Partitions that match any spec and satisfy the condition; None where neither is given: all. Errors as `by_specs`
-    and `by_condition`."""
-    named = None if specs is None else by_specs(store, specs)
+def chosen_partitions(store: Store, specs: PartitionSpecs | None, where: Predicate | None) -> PartitionFilter | None:
+    """Partitions that match any spec and satisfy the condition; None where neither is given: all. Errors as `listed`,
+    `by_specs` and `by_condition`."""
+    named = None if specs is None else by_specs(store, listed(specs))
     return both(named, None if where is None else by_condition(store, where))
 
 

@@ -6,9 +6,9 @@ Spec: docs/spec/writing.md#compaction-tasks
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -28,7 +28,7 @@ from bucketlake.ops.compact.postpone_compact import PendingPlan, PendingUnit, pl
 from bucketlake.ops.compact.reindex import Action, Done, Reindexed, reindex, run_here
 from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.rescale import rescale as rescaling
-from bucketlake.ops.scan.partition_choice import both, chosen_partitions, idle, parse_specs
+from bucketlake.ops.scan.partition_choice import PartitionSpecs, both, chosen_partitions, idle, parse_specs
 from bucketlake.ops.table.made import discard
 from bucketlake.ops.table.memory import large_buffers
 from bucketlake.ops.table.messages import CommitMessage
@@ -138,7 +138,7 @@ class Request:
     for so long, such as "1 d". `buckets`: of these numbers only, such as "0-3,7". `deleted`: to be rid of rows that
     deletion vectors name, where a compaction keeps them."""
 
-    partitions: str | Sequence[Mapping[str, Any]] | None = None
+    partitions: PartitionSpecs | None = None
     where: str | Predicate | None = None
     full: bool = True
     idle: str | None = None
@@ -211,8 +211,7 @@ def _filter(spark: SparkSession, store: Store, request: Request) -> PartitionFil
     given, where = request.partitions, request.where
     if given and where:
         raise InvalidError("partitions and where cannot be used together.")
-    specs = parse_specs(given) if isinstance(given, str) else given
-    wanted = chosen_partitions(store, specs or None, None)
+    wanted = chosen_partitions(store, parse_specs(given) or None if isinstance(given, str) else given, None)
     if where:
         wanted = both(wanted, partitions_where(spark, store, where))
     if request.idle is not None:

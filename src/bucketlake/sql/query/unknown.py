@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException, PySparkException
 
-from bucketlake.catalogs.near import meant_table
+from bucketlake.catalogs.near import meant_system_table, meant_table
 from bucketlake.errors import NotFoundError, did_you_mean
-from bucketlake.ops.system import registry
 from bucketlake.spark.raised import ToldError
 from bucketlake.sql.query import functions, max_pt, sys_functions
 
@@ -75,9 +74,9 @@ def _missing(lake: Lake, quoted: str) -> UnknownNameError | None:
     what = f"[TABLE_OR_VIEW_NOT_FOUND] The table or view {quoted} cannot be found"
     database = parts[0] if len(parts) == 2 else lake.current_database
     if not lake.catalog.database_exists(database):
-        if database in lake.catalog.list_tables(lake.current_database) and parts[-1] in registry.NAMES:
-            remedy = f"did you mean `{database}${parts[-1]}`, with the backticks?"
-            return UnknownNameError(what, database=database, remedy=remedy)
+        meant = meant_system_table(lake.catalog, parts, lake.current_database)
+        if meant is not None:
+            return UnknownNameError(what, database=database, remedy=meant)
         near = get_close_matches(database, lake.catalog.list_databases(), 1)
         remedy = f"did you mean the database '{near[0]}'?" if near else "SHOW DATABASES lists the databases"
         return UnknownNameError(what, database=database, warehouse=lake.catalog.warehouse, remedy=remedy)
@@ -101,9 +100,12 @@ def _views(lake: Lake) -> list[str]:
 
 def _elsewhere(lake: Lake, parts: list[str]) -> UnknownNameError:
     if parts[0].lower() in lake.catalog_names:
-        return UnknownNameError("Paimon only support single namespace", name=".".join(parts), remedy="write db.table")
+        meant = meant_system_table(lake.catalog, parts[1:], lake.current_database)
+        remedy = meant or "write db.table"
+        return UnknownNameError("Paimon only support single namespace", name=".".join(parts), remedy=remedy)
+    meant = meant_system_table(lake.catalog, parts, lake.current_database)
     return UnknownNameError(
         f"Current catalog is {lake.catalog_names[0]}, catalog {parts[0]} does not exist",
         name=".".join(parts),
-        remedy=f"write db.table or {lake.catalog_names[0]}.db.table",
+        remedy=meant or f"write db.table or {lake.catalog_names[0]}.db.table",
     )
