@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING
 from bucketlake.catalogs.files import old_snapshots
 from bucketlake.catalogs.names import DATABASE_SUFFIX, DEFAULT_DATABASE, Identifier, written
 from bucketlake.errors import BucketlakeError, did_you_mean
-from bucketlake.ops.system import registry
+from bucketlake.lazy import lazy
 from bucketlake.paths import TablePaths
 
 if TYPE_CHECKING:
     from bucketlake.catalog import Catalog
+    from bucketlake.ops.system import registry
+else:
+    registry = lazy("bucketlake.ops.system.registry")
 
 _NAMED = 5
 _LOOKED_AT = 20  # databases in which an error looks for a table's name
