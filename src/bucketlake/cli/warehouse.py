@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from bucketlake.cli.answer import UsageError
 from bucketlake.cli.command import Arguments, WithJson
@@ -23,6 +23,8 @@ from bucketlake.redaction import redact
 from bucketlake.types.model import quote_identifier
 
 if TYPE_CHECKING:
+    from typing_extensions import Self  # in typing since Python 3.11
+
     from bucketlake import catalog as catalogs
     from bucketlake.catalog import Catalog
     from bucketlake.cli import settings
