@@ -167,6 +167,17 @@ def test_schemas_hold_defaults_that_are_values() -> None:
     assert apply(schema, [AddColumn("d", parse_type_text("INT"))]).field("c").default == "many"
 
 
+def test_texts_beside_each_other() -> None:
+    for text, value in {
+        "'a''b'": "a'b",
+        '"a""b"': 'a"b',
+        "'a' 'b'": "ab",
+        "'a'\"b\"": "ab",
+        "'a''b' 'c'": "a'bc",
+    }.items():
+        assert constant.constant(text) == value, text
+
+
 def test_rows_are_read_whichever_way_the_parser_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Older parsers know no named_struct: a function of this name is left, with its arguments."""
     names = [sqlglot.exp.Literal.string("a"), sqlglot.exp.Literal.number(1)]

@@ -38,6 +38,24 @@ def test_unterminated_literal_is_named() -> None:
         text.tokenize("SELECT 'abc")
 
 
+def _meant(char: str) -> str:
+    return {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}.get(char, char)
+
+
+def test_literals_mean_what_spark_reads() -> None:
+    literals = {f"'a\\{char}z'": f"a{_meant(char)}z" for char in map(chr, range(33, 127))}
+    literals |= {
+        r"'\u0041\U0001F600\101'": "A😀A",
+        r"r'\n'": r"\n",
+        "'it''s'": "it's",
+        '"a""b\'"': "a\"b'",
+        "\"''\"": "''",
+    }
+    for literal, value in literals.items():
+        assert [token.value for token in text.tokenize(literal)] == [value], literal
+    assert [token.value for token in text.tokenize("'a'\"b\"")] == ["a", "b"]  # as 'a' "b": Spark joins them
+
+
 def test_hints() -> None:
     statement = "SELECT /*+ BROADCAST(x) */ '/*+ OPTIONS(no) */' FROM t /*+ OPTIONS('a'='1', 'b.c' = 'x,y') */ x"
     (hint,) = text.option_hints(statement, text.tokenize(statement))

@@ -151,13 +151,17 @@ def _in_range(value: int, *sides: int) -> int:
 
 
 def _adjacent(node: exp.Concat, text: str) -> str:
-    """Strings one after another: `'it''s'` is one with a quote in it, `'a' 'b'` are two."""
+    """Strings one after another: `'it''s'` is one with a quote in it, `'a' 'b'` and `'a'"b"` are two."""
     tokens = spark_dialect.Spark().tokenize(text)
     literal = all(token.token_type == sqlglot_tokens.TokenType.STRING for token in tokens)
-    touching = {before.end + 1 == after.start for before, after in pairwise(tokens)}
-    if not literal or len(touching) != 1 or len(tokens) != len(node.expressions):
+    if not literal or len(tokens) != len(node.expressions):
         raise InvalidError("strings beside others", text=text[:200], remedy="join them by ||")
-    return ("'" if touching == {True} else "").join(part.this for part in node.expressions)
+    quotes = [text[token.start] for token in tokens]
+    found: str = node.expressions[0].this
+    for number, (before, after) in enumerate(pairwise(tokens), 1):
+        doubled = before.end + 1 == after.start and quotes[number - 1] == quotes[number]
+        found += (quotes[number] if doubled else "") + node.expressions[number].this
+    return found
 
 
 def _named_struct(node: exp.Anonymous, text: str) -> Struct:

@@ -84,7 +84,7 @@ def _tokens(text: str) -> tuple[Token, ...]:
             continue  # 1.5D is said again as a cast
         source = text[start:end]
         if token.token_type == TokenType.STRING:
-            _append_string(tokens, Token("string", token.text, start, end))
+            _append_string(tokens, Token("string", token.text, start, end), text)
         elif token.token_type == TokenType.IDENTIFIER:
             tokens.append(Token("quoted", token.text, start, end))
         elif token.token_type in _RAW:
@@ -100,10 +100,10 @@ def _tokens(text: str) -> tuple[Token, ...]:
     return tuple(tokens)
 
 
-def _append_string(tokens: list[Token], token: Token) -> None:
-    if tokens and tokens[-1].kind == "string" and tokens[-1].end == token.start:  # 'it''s'
-        last = tokens.pop()
-        token = Token("string", last.value + "'" + token.value, last.start, token.end)
+def _append_string(tokens: list[Token], token: Token, text: str) -> None:
+    last, quote = tokens[-1] if tokens else None, text[token.start]
+    if last is not None and last.kind == "string" and last.end == token.start and text[last.start] == quote:  # 'it''s'
+        token = Token("string", tokens.pop().value + quote + token.value, last.start, token.end)
     tokens.append(token)
 
 
