@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
+import pyspark
 from pyspark.errors import (
     AnalysisException,
     ArithmeticException,
@@ -27,6 +28,7 @@ from bucketlake.spark.session import Lake
 from bucketlake.sql.query.retold import with_condition
 from bucketlake.sql.text import habits
 
+OLDEST = pyspark.__version__.startswith("4.1.")  # says less of names of three parts
 VIEW = "_pyspark_0123456789abcdef0123456789abcdef"
 
 
@@ -256,7 +258,7 @@ def test_statements_of_other_engines_have_a_remedy(classic: Lake) -> None:
         ("SHOW CREATE VIEW t", "SHOW CREATE TABLE"),
         ("SHOW PROCEDURES", "CALL sys.help()"),
         ("SELECT * FROM t.snapshots", "'db.t$snapshots'"),
-        ("SELECT * FROM db.t.snapshots", "'db.t$snapshots'"),
+        ("SELECT * FROM db.t.snapshots", "write db.table" if OLDEST else "'db.t$snapshots'"),
         ("SELECT * FROM t.snapshot", "'db.t$snapshots'"),
         ("SELECT * FROM `tt$snapshots`", "'t$snapshots'"),
         ("SELECT [name] FROM t", "backticks"),
