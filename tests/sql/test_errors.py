@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pandas as pd
-import pytest
 import pyspark
+import pytest
 from pyspark.errors import (
     AnalysisException,
     ArithmeticException,
