@@ -7,6 +7,9 @@ file that a commit refers to afterwards was written lately, and is too young. Na
 alike keep a file that could go, never the other way round. With `run` folders are walked, and many files removed, in
 tasks; what is referred to is read in the driver all the same.
 
+Where a file that is told of is missing, a damaged manifest may tell of one beside it by a wrong name: nothing in that
+folder goes.
+
 No symbolic link is followed, and links themselves stay.
 
 Spec: docs/spec/expiry.md#orphans
@@ -15,36 +18,31 @@ Spec: docs/spec/expiry.md#orphans
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import field
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
-from hashlib import blake2b
 from itertools import chain, islice
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bucketlake.env.storage import FileInfo
-from bucketlake.errors import CorruptError, InvalidError, NotFoundError
+from bucketlake.errors import InvalidError
 from bucketlake.format.data.blob_references import is_pack
 from bucketlake.format.guard import LARGEST_LONG
-from bucketlake.format.metadata.manifest import FileKind, FileRef
-from bucketlake.format.metadata.snapshot import Snapshot, decode_snapshot
+from bucketlake.ops.clean.references import Hashes, References, external_places, hashes
 from bucketlake.ops.clean.removal import BATCH as REMOVED_TOGETHER
-from bucketlake.ops.clean.removal import delete_files, readable_list, remove_empty_folders
+from bucketlake.ops.clean.removal import delete_files, remove_empty_folders
 from bucketlake.ops.progress import Meter, OnProgress
 from bucketlake.ops.rows.places import HASHED, is_hashed
-from bucketlake.ops.table.store import Store, parallel
-from bucketlake.paths import MAIN
+from bucketlake.ops.table.store import Store
 from bucketlake.values import dataclass
 
 __all__ = ["OrphanFiles", "oldest_kept", "remove_orphans"]
 
 DAY = 24 * 3600 * 1000
-READ_TOGETHER = 64  # manifests whose entries are in memory at once
-BATCH = 20_000  # files that are looked up, and removed, together
+BATCH = 20_000  # files that are looked up together, or removed before the next look for new commits
 SHIPPED_BYTES = 1 << 20  # of hashes that travel with a task; more go through the storage
 STAGING = ".staging-"
 _TEMPORARY = re.compile(r"\.(.+\.[0-9a-f]{32}\.tmp|probe-[0-9a-f]{32})")
@@ -52,7 +50,6 @@ _FOLDERS = ("manifest", "index", "statistics")
 _NAMED = {"snapshot": "snapshot-", "changelog": "changelog-", "schema": "", "tag": "", "consumer": ""}
 _HINTS = ("EARLIEST", "LATEST")
 
-Hashes = npt.NDArray[np.int64]
 Run = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]  # the results of an action for each unit, in any order
 
 
@@ -104,36 +101,26 @@ def remove_orphans(
     """
     meter = Meter.of_table("remove orphans", store.paths.root, store.env.clock, on_progress)
     with meter.ending():
-        references = _References(store, meter)
+        references = References(store, meter)
         references.refresh()
-        if run is None:
-            return _removed_here(references, before, dry_run, threads)
-        orphans = _found_by_tasks(references, before, run)
-        batches = [orphans]
-        if not dry_run and len(orphans) > REMOVED_TOGETHER:
-            batches = [orphans[at : at + REMOVED_TOGETHER] for at in range(0, len(orphans), REMOVED_TOGETHER)]
-        meter.expect(len(batches))
-        if len(batches) == 1:
-            done = _removed(store, dry_run, threads, orphans)
-        else:
+        orphans = _found(references, before, run)
+        if run is not None and not dry_run and len(orphans) > REMOVED_TOGETHER:
+            batches = _in_batches(orphans, REMOVED_TOGETHER)
+            meter.expect(len(batches))
             done = sum(run(partial(_removed, store, dry_run, threads), batches), OrphanFiles())
-        meter.add(len(batches), 0, done.size)
+            meter.add(len(batches), 0, done.size)
+            return done
+        done = OrphanFiles()
+        for batch in _in_batches(orphans, BATCH):
+            references.refresh()
+            removed = _removed(store, dry_run, threads, _unknown(batch, references.used))
+            meter.add(0, 0, removed.size)
+            done += removed
         return done
 
 
-def _removed_here(references: _References, before: int, dry_run: bool, threads: int | None) -> OrphanFiles:
-    """Walk and remove in this process, so many files at a time."""
-    done, store = OrphanFiles(), references.store
-    files = _candidates(references, before)
-    while batch := list(islice(files, BATCH)):
-        orphans = _unknown(batch, references.used)
-        if orphans:
-            references.refresh()
-            orphans = _unknown(orphans, references.used)
-        removed = _removed(store, dry_run, threads, orphans)
-        references.meter.add(0, 0, removed.size)
-        done = done + removed
-    return done
+def _in_batches(orphans: Sequence[_Candidate], size: int) -> list[Sequence[_Candidate]]:
+    return [orphans[at : at + size] for at in range(0, len(orphans), size)]
 
 
 def _removed(store: Store, dry_run: bool, threads: int | None, orphans: Sequence[_Candidate]) -> OrphanFiles:
@@ -146,27 +133,50 @@ def _removed(store: Store, dry_run: bool, threads: int | None, orphans: Sequence
     return OrphanFiles(len(infos), sum(info.size for info in infos), tuple(info.path for info in infos))
 
 
-# ---------------------------------------------------------------------------------------------- in tasks
+# ---------------------------------------------------------------------------------------------- looking for them
 
 
-def _found_by_tasks(references: _References, before: int, run: Run) -> list[_Candidate]:
-    """The orphans by path: names known before the walk, and once more afterwards, make none."""
-    store = references.store
+def _found(references: References, before: int, run: Run | None) -> list[_Candidate]:
+    """The orphans by path: names known neither before the walk nor after it, in folders that lack nothing."""
+    store, meter, told = references.store, references.meter, references.told
     folders, loose = _folders(store)
-    references.meter.expect(len(folders))
-    with _shared(store, references.used) as used:
-        found = run(partial(_strays, store, before, used), folders)
-    references.meter.add(len(folders))
+    meter.expect(len(folders))
+    walked = []
+    if run is None:
+        for folder in folders:
+            walked.append(_walked(store, before, references.used, folder))
+            meter.add()
+    else:
+        with _shared(store, references.used) as used:
+            walked = run(partial(_walked, store, before, used), folders)
+        meter.add(len(folders))
     references.refresh()
-    orphans = _unknown([*_fitting(store, before, loose), *chain.from_iterable(found)], references.used)
-    return sorted(orphans, key=lambda orphan: orphan.info.path)
+    strays = [*_fitting(store, before, loose), *chain.from_iterable(one.strays for one in walked)]
+    orphans = sorted(_unknown(strays, references.used), key=lambda orphan: orphan.info.path)
+    if all(orphan.sure for orphan in orphans):
+        return orphans
+    seen = np.concatenate([np.zeros(0, np.int64), *(one.seen for one in walked)])
+    lacking = references.folders_lacking(np.setdiff1d(told, seen))
+    kept = [orphan for orphan in orphans if not orphan.sure and _folder(orphan) in lacking]
+    if kept:
+        warnings.warn(
+            f"{store.paths.root}: {len(kept)} files that nothing refers to stay: files are missing beside them, so "
+            f"damaged manifests may tell wrong names (the first stays in {_folder(kept[0])}); CALL sys.fsck tells what "
+            "is missing",
+            stacklevel=3,
+        )
+    return [orphan for orphan in orphans if orphan.sure or _folder(orphan) not in lacking]
 
 
 def _folders(store: Store) -> tuple[list[tuple[str, str]], list[tuple[str, FileInfo]]]:
     """What tasks walk, as (place, folder), and the files that lie in none of these folders."""
     root, data_root = store.paths.root, store.paths.data_root
     folders, loose = [], []
-    for place, top in [(root, root), *([(root, data_root)] if data_root != root else []), *_external(store)]:
+    for place, top in [
+        (root, root),
+        *([(root, data_root)] if data_root != root else []),
+        *((place, place) for place in external_places(store)),
+    ]:
         for info in store.env.storage.list(top):
             if info.is_link:
                 continue  # what it leads to is not ours
@@ -175,10 +185,6 @@ def _folders(store: Store) -> tuple[list[tuple[str, str]], list[tuple[str, FileI
             elif not f"{data_root}/".startswith(f"{info.path}/"):
                 folders.append((place, info.path))
     return folders, loose
-
-
-def _external(store: Store) -> list[tuple[str, str]]:
-    return [(place, place) for place in _external_places(store)]
 
 
 @contextmanager
@@ -195,15 +201,26 @@ def _shared(store: Store, used: Hashes) -> Iterator[Hashes | str]:
         store.env.storage.delete_tree(path.rsplit("/", 1)[0])
 
 
-def _strays(store: Store, before: int, used: Hashes | str, unit: tuple[str, str]) -> list[_Candidate]:
-    """The files of a folder that are old enough and have no known name; what a task does."""
+@dataclass(frozen=True, slots=True)
+class _Walked:
+    """What a folder holds: the files that are old enough and have no known name, and which known names it has."""
+
+    strays: list[_Candidate]
+    seen: Hashes
+
+
+def _walked(store: Store, before: int, used: Hashes | str, unit: tuple[str, str]) -> _Walked:
+    """Look through a folder; what a task does."""
     place, folder = unit
     known = np.frombuffer(store.env.storage.read(used, 0, LARGEST_LONG), np.int64) if isinstance(used, str) else used
-    files = _fitting(store, before, ((place, info) for info in store.env.storage.walk(folder)))
-    found: list[_Candidate] = []
+    files = store.env.storage.walk(folder)
+    strays: list[_Candidate] = []
+    seen = [np.zeros(0, np.int64)]
     while batch := list(islice(files, BATCH)):
-        found += _unknown(batch, known)
-    return found
+        names = hashes(info.name for info in batch)
+        seen.append(np.intersect1d(names, known))
+        strays += _unknown(list(_fitting(store, before, ((place, info) for info in batch))), known)
+    return _Walked(strays, np.concatenate(seen))
 
 
 # ---------------------------------------------------------------------------------------------- what is there
@@ -219,21 +236,6 @@ class _Candidate:
     staging: str = ""
 
 
-def _candidates(references: _References, before: int) -> Iterator[_Candidate]:
-    """Files of the folders that a table owns, old enough; what lies elsewhere is not ours."""
-    store, meter = references.store, references.meter
-    if not meter.is_watched:
-        places = [store.paths.root, *_external_places(store)]
-        yield from _fitting(store, before, ((place, at) for place in places for at in store.env.storage.walk(place)))
-        return
-    folders, loose = _folders(store)
-    meter.expect(len(folders))
-    yield from _fitting(store, before, loose)
-    for place, folder in folders:
-        yield from _fitting(store, before, ((place, info) for info in store.env.storage.walk(folder)))
-        meter.add()
-
-
 def _fitting(store: Store, before: int, files: Iterable[tuple[str, FileInfo]]) -> Iterator[_Candidate]:
     """The candidates among the files of places: the table's folder, and those outside."""
     root = store.paths.root
@@ -243,15 +245,6 @@ def _fitting(store: Store, before: int, files: Iterable[tuple[str, FileInfo]]) -
             found = (inside and _metadata(info, root)) or _data(store, info, store.paths.data_root if inside else place)
             if found:
                 yield found
-
-
-def _external_places(store: Store) -> list[str]:
-    """Folders outside of the table that it writes data files to: none unless its strategy uses them, and of these
-    those alone that the session allows."""
-    if store.options.get("data-file.external-paths.strategy") == "none":
-        return []
-    places = store.paths.external_roots
-    return [place for place in places if not f"{place}/".startswith(f"{store.paths.root}/")]
 
 
 def _metadata(info: FileInfo, root: str) -> _Candidate | None:
@@ -296,191 +289,15 @@ def _below(store: Store, parts: list[str], place: str) -> list[str]:
     return [*parts[:-HASHED], parts[-1]] if is_hashed(parts[-HASHED:-1]) else parts
 
 
-# ---------------------------------------------------------------------------------------------- what is referred to
-
-
-@dataclass(slots=True)
-class _References:
-    """Names that snapshots, tags, branches and changelogs refer to, as hashes. A file of the manifests counts where it
-    is live in at least one of them."""
-
-    store: Store
-    meter: Meter
-    seen: set[tuple[str | None, ...]] = field(default_factory=set)
-    names: set[int] = field(default_factory=set)  # of metadata, and of files whatever happens to them
-    changes: list[Hashes] = field(default_factory=list)  # changelog files
-    manifests: dict[str, tuple[Hashes, Hashes]] = field(default_factory=dict)  # name → files added, files deleted
-    roots: list[tuple[str, ...]] = field(default_factory=list)  # the manifests of each snapshot
-    used: Hashes = field(default_factory=lambda: np.zeros(0, np.int64))
-    settled: int = -1  # how many of `seen` are in `used`
-
-    def refresh(self) -> None:
-        """Add what there is that was not there before; where nothing is new it costs a look at the folders.
-
-        Raises CorruptError where something exists and its files do not: nothing can be told then; NotFoundError for a
-        table that was dropped. Of a branch without
-        schemas, which nobody can open (half made, half deleted, or written to as it was deleted), what is left is kept.
-        """
-        branches = [MAIN, *self.store.branches()]
-        stores = [self.store.on_branch(name) for name in branches]
-        shut = {n for n, s in zip(branches, stores, strict=True) if not s.env.storage.list(s.paths.schema_dir)}
-        if MAIN in shut:
-            if not self.store.snapshot_ids():
-                self.store.check_same()
-            raise CorruptError("a table without schemas", path=self.store.paths.root, remedy="CALL sys.fsck")
-        for name, store in zip(branches, stores, strict=True):
-            snapshots = _existing(store.snapshot_ids(), store.find_snapshot, store)
-            for path, snapshot in self._new({store.paths.snapshot(found.id): found for found in snapshots}):
-                self._add_rest(store, snapshot) if name in shut else self._add(store, snapshot, path, name == MAIN)
-            tags = store.tags().items()  # and changelogs: looked for once the snapshots are read, which become these
-            for path, tag in self._new({store.paths.tag(called): tag for called, tag in tags}):
-                self._add_rest(store, tag) if name in shut else self._add(store, tag, path, strict=False)
-            changelogs = _existing(store.changelog_ids(), store.find_changelog, store)
-            for _, changelog in self._new(
-                {store.paths.changelog(found.id): found for found in changelogs}, "changelog"
-            ):
-                self._add_changelog(store, changelog)
-        if self.settled != len(self.seen):
-            self._settle()
-            self.settled = len(self.seen)
-
-    def _new(self, found: Mapping[str, Snapshot], kind: str = "snapshot") -> Iterator[tuple[str, Snapshot]]:
-        """Those, by path, whose files are not known yet; from now on they are."""
-        keys = {path: _files_of(kind, snapshot) for path, snapshot in found.items()}
-        fresh = [path for path, key in keys.items() if key not in self.seen]
-        self.meter.expect(len(fresh))
-        for path in fresh:
-            if keys[path] not in self.seen:
-                self.seen.add(keys[path])
-                yield path, found[path]
-            self.meter.add()
-
-    def _add(self, store: Store, snapshot: Snapshot, path: str, strict: bool) -> None:
-        """All of a snapshot or tag; `strict`: its changelog's too must be there."""
-        try:
-            data = store.data_manifests(snapshot)
-            new = [m for m in data if m.file_name not in self.manifests]
-            for some in (new[start : start + READ_TOGETHER] for start in range(0, len(new), READ_TOGETHER)):
-                found = parallel(lambda manifest: _split(store.refs(manifest)), some, store.manifest_threads)
-                self.manifests.update(zip((m.file_name for m in some), found, strict=True))
-            indexes = [entry.file.file_name for entry in store.index_manifest(snapshot)]
-            self._add_changes(store, snapshot.changelog_manifest_list, strict)
-        except NotFoundError as error:
-            now = _held(store, path)
-            if now is None:
-                return  # expired, or removed, meanwhile
-            self.store.check_here()
-            if now != snapshot:  # of another history: a rollback came between
-                self._add(store, now, path, strict)
-                return
-            raise CorruptError(
-                "cannot tell what is referred to: a file is missing",
-                snapshot=snapshot.id,
-                found_in=path,
-                reason=str(error),
-                remedy="remove or repair what refers to it, then call again",
-            ) from error
-        self.roots.append(tuple(m.file_name for m in data))
-        self._name([snapshot.base_manifest_list, snapshot.delta_manifest_list, snapshot.index_manifest])
-        self._name([snapshot.statistics, *indexes, *(m.file_name for m in data)])
-
-    def _add_rest(self, store: Store, snapshot: Snapshot) -> None:
-        """What is left of the files that a snapshot names, whatever became of them later."""
-        for name in (snapshot.base_manifest_list, snapshot.delta_manifest_list, snapshot.changelog_manifest_list):
-            self._add_changes(store, name, strict=False)
-        with suppress(NotFoundError):
-            self._name(entry.file.file_name for entry in store.index_manifest(snapshot))
-        self._name([snapshot.index_manifest, snapshot.statistics])
-
-    def _add_changelog(self, store: Store, changelog: Snapshot) -> None:
-        """What is left of a changelog that outlives its snapshot."""
-        shown = changelog.changelog_manifest_list
-        self._add_changes(store, changelog.delta_manifest_list if shown is None else shown, strict=False)
-        for name in (changelog.base_manifest_list, changelog.delta_manifest_list):
-            self._name([name, *(m.file_name for m in readable_list(store, name))])
-
-    def _add_changes(self, store: Store, list_name: str | None, strict: bool) -> None:
-        """Files that the manifests of a list add, whatever becomes of them later."""
-        if list_name is None:
-            return
-        files = store.manifest_list(list_name) if strict else readable_list(store, list_name)
-        for file in files:
-            try:
-                added, _ = _split(store.refs(file))
-            except NotFoundError:
-                if strict:
-                    raise
-                continue
-            self.changes.append(added)
-        self._name([list_name, *(file.file_name for file in files)])
-
-    def _name(self, names: Iterable[str | None]) -> None:
-        self.names.update(_hashes(name for name in names if name is not None).tolist())
-
-    def _settle(self) -> None:
-        """Compute `used`: files that are added and never deleted, and of the others those live in a root."""
-        empty = np.zeros(0, np.int64)
-        added = np.concatenate([empty, *(add for add, _ in self.manifests.values())])
-        deleted = np.unique(np.concatenate([empty, *(gone for _, gone in self.manifests.values())]))
-        certain = [added[~np.isin(added, deleted)], np.fromiter(self.names, np.int64, len(self.names)), *self.changes]
-        if len(deleted):
-            doubtful = {name: add[np.isin(add, deleted)] for name, (add, _) in self.manifests.items()}
-            certain += [_live(root, doubtful, self.manifests) for root in self.roots]
-        self.used = np.unique(np.concatenate(certain))
-
-
-def _files_of(kind: str, snapshot: Snapshot) -> tuple[str | None, ...]:
-    """What two snapshots have in common that refer to the same files."""
-    lists = (snapshot.base_manifest_list, snapshot.delta_manifest_list, snapshot.changelog_manifest_list)
-    return kind, *lists, snapshot.index_manifest, snapshot.statistics
+def _folder(candidate: _Candidate) -> str:
+    return candidate.info.path.rpartition("/")[0]
 
 
 def _unknown(candidates: Sequence[_Candidate], used: Hashes) -> list[_Candidate]:
     """Those that nothing refers to, by the ascending hashes of what is used."""
-    names = _hashes(candidate.info.name for candidate in candidates)
+    names = hashes(candidate.info.name for candidate in candidates)
     places = np.searchsorted(used, names)
     found = np.zeros(len(names), np.bool_)
     inside = places < len(used)
     found[inside] = used[places[inside]] == names[inside]
     return [c for c, known in zip(candidates, found.tolist(), strict=True) if c.sure or not known]
-
-
-def _live(root: Sequence[str], added: dict[str, Hashes], manifests: dict[str, tuple[Hashes, Hashes]]) -> Hashes:
-    """Of the files that some manifest deletes, those live in one snapshot: added once more than deleted."""
-    plus = [added[name] for name in root]
-    minus = [manifests[name][1] for name in root]
-    names, places = np.unique(np.concatenate([np.zeros(0, np.int64), *plus, *minus]), return_inverse=True)
-    weights = np.repeat([1, -1], [sum(map(len, plus)), sum(map(len, minus))])
-    return names[np.bincount(places, weights, len(names)) > 0]
-
-
-def _split(refs: Sequence[FileRef]) -> tuple[Hashes, Hashes]:
-    """Hashes of the files that entries add, and of those that they delete; what lies beside a file is with it."""
-    added = [ref for ref in refs if ref.kind == FileKind.ADD]
-    deleted = [ref for ref in refs if ref.kind != FileKind.ADD]
-    return _hashes_of(added), _hashes_of(deleted)
-
-
-def _hashes_of(files: Iterable[FileRef]) -> Hashes:
-    return _hashes(name for file in files for name in (file.file_name, *file.extra_files))
-
-
-def _hashes(names: Iterable[str]) -> Hashes:
-    return np.frombuffer(b"".join(map(_digest, names)), np.int64)
-
-
-def _digest(name: str) -> bytes:
-    """8 bytes that are the same in every process."""
-    return blake2b(name.encode(), digest_size=8).digest()
-
-
-def _existing(ids: Sequence[int], find: Callable[[int], Snapshot | None], store: Store) -> list[Snapshot]:
-    return [item for item in parallel(find, ids, store.manifest_threads) if item is not None]
-
-
-def _held(store: Store, path: str) -> Snapshot | None:
-    """What a snapshot's, or a tag's, file holds by now, None where it is gone."""
-    try:
-        return decode_snapshot(store.env.storage.read(path), path)
-    except NotFoundError:
-        return None
