@@ -29,6 +29,7 @@ from bucketlake.file_names import (
     listed_roots,
     local_path,
 )
+from bucketlake.format.data.pieces import PREFIX, piece_of
 from bucketlake.format.index.index_manifest import IndexFile
 from bucketlake.format.metadata.manifest import DataFile, FileRef
 from bucketlake.format.row.binary_row import from_serialized, serialized
@@ -218,14 +219,17 @@ class TablePaths:
         return "/".join(part for part in parts if part)
 
     def file_path(self, bucket_path: str, file: DataFile | FileRef) -> str:
-        """Where a data file lies: in its bucket, or at its external path.
+        """Where a data file lies: in its bucket, or at its external path; of a piece of a merged changelog file, where
+        that lies.
 
         Raises for an external path: CorruptError where the table does not declare it, InvalidError where the session
         does not allow it.
         """
         if file.external_path:
-            return self.outside(file.external_path)
-        return f"{bucket_path}/{check_name(file.file_name, 'data file')}"
+            path = self.outside(file.external_path)
+        else:
+            path = f"{bucket_path}/{check_name(file.file_name, 'data file')}"
+        return path if not file.file_name.startswith(PREFIX) else _whole(path)
 
     def extra_path(self, bucket_path: str, file: DataFile | FileRef, name: str) -> str:
         """Where one of a data file's `extra_files` lies: beside it."""
@@ -372,6 +376,13 @@ class TablePaths:
         if extension and self._flag("file.suffix.include.compression", "false"):
             suffix = f"{extension}.{file_format}"
         return check_name(f"{prefix}{unique}-{number}.{suffix}", "data file")
+
+
+def _whole(path: str) -> str:
+    """Where the file lies that a piece is of, by the path that the piece's name makes."""
+    folder, _, name = path.rpartition("/")
+    piece = piece_of(name)
+    return path if piece is None else f"{folder.rpartition('/')[0]}/bucket-{piece.bucket}/{piece.file_name}"
 
 
 def escape(text: str) -> str:

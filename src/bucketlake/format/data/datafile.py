@@ -25,6 +25,7 @@ from bucketlake.format.data.map_metadata import ARROW_SCHEMA, described
 from bucketlake.format.data.map_writing import ShreddingColumns
 from bucketlake.format.data.orc import OrcSink, OrcSource
 from bucketlake.format.data.parquet import Mask, ParquetSink, ParquetSource, footer_stats
+from bucketlake.format.data.pieces import open_piece
 from bucketlake.format.guard import check_size, decoding
 from bucketlake.format.metadata.stats import ColumnStats, StatsCollector, StatsMode, limited
 from bucketlake.predicate.tree import Predicate
@@ -277,13 +278,14 @@ class DataFileWriter:
 @dataclass(frozen=True, slots=True)
 class Recorded:
     """A data file and what its manifest says of it: bytes (None, 0, -1: it does not) and rows (None: it does not).
-    `encoded`: columns that its reader takes encoded, too."""
+    `encoded`: columns that its reader takes encoded, too. `start`: where its bytes begin in the file, of a piece."""
 
     path: str
     format: str
     size: int | None = None
     rows: int | None = None
     encoded: frozenset[str] = frozenset()
+    start: int | None = None
 
 
 def read_recorded(
@@ -318,6 +320,8 @@ def read_recorded(
             )
         return
     with decoding(BROKEN, file.path), storage.open_input(file.path) as opened:
+        if file.start is not None:
+            opened = open_piece(opened, file.path, file.start, file.size or 0)
         check_length(opened, file)
         for first, batch in _numbered(opened, file, read, fields, row_filter, left_out):
             yield first, batch if wanted else batch.select([])

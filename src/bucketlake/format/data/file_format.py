@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from bucketlake.errors import CorruptError, InvalidError, UnsupportedError
+from bucketlake.format.data.pieces import FORMAT as MERGED
+from bucketlake.format.data.pieces import PREFIX
 from bucketlake.options.map_layout import SHREDDING, MapLayout, map_layouts
 from bucketlake.options.options import DATA_FORMATS, TableOptions, parse_memory_size
 from bucketlake.values import dataclass
@@ -87,7 +89,10 @@ def file_format(options: TableOptions, level: int = 0, *, changelog: bool = Fals
 def format_of(path: str) -> str:
     """The format that a data file's name tells by its suffix: one of `DATA_FORMATS`, or that of blob files. Raises:
     CorruptError for a name without a known one."""
-    parts = path.rsplit("/", 1)[-1].lower().split(".")
+    name = path.rsplit("/", 1)[-1]
+    parts = name.lower().split(".")
+    if name.startswith(PREFIX):
+        parts[-1] = parts[-1].removeprefix(MERGED)
     if parts[-1] in _COMPRESSED_SUFFIXES:
         parts.pop()
     if len(parts) < 2 or parts[-1] not in (*DATA_FORMATS, "blob"):

@@ -28,7 +28,7 @@ from bucketlake.ops.check.inventory import (
     members,
     path_hashes,
 )
-from bucketlake.ops.check.reach import Reach, partition_text
+from bucketlake.ops.check.reach import Reach, partition_text, recorded_size
 from bucketlake.ops.check.roots import CHANGELOG, SNAPSHOT, TAG, Root, attempted
 from bucketlake.ops.clean.orphans import DAY
 from bucketlake.ops.refs.branches import CLAIM
@@ -112,9 +112,9 @@ class _Named:
             if size == MISSING:
                 code = "changelog-file-missing" if tells else "data-file-missing"
                 yield code, path, entry, f"{entry.file.row_count} rows were in it"
-            elif size != entry.file.file_size > 0:
-                word = "cut short" if size < entry.file.file_size else "longer"
-                yield "data-file-size", path, entry, f"{size} bytes, {entry.file.file_size} are recorded: it is {word}"
+            elif size != (recorded := recorded_size(entry.file)) > 0:
+                word = "cut short" if size < recorded else "longer"
+                yield "data-file-size", path, entry, f"{size} bytes, {recorded} are recorded: it is {word}"
             for extra in entry.file.extra_files:
                 beside = f"{path.rsplit('/', 1)[0]}/{extra}"
                 if self.there.size(beside) == MISSING:

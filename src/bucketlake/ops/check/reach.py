@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bucketlake.errors import BucketlakeError, NotFoundError
+from bucketlake.format.data.pieces import piece_of
 from bucketlake.format.index.index_manifest import IndexEntry
-from bucketlake.format.metadata.manifest import FileKind, ManifestEntry, ManifestFile
+from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry, ManifestFile
 from bucketlake.format.metadata.statistics import decode_statistics
 from bucketlake.ops.check.findings import Findings, Place, shown
 from bucketlake.ops.check.inventory import Hashes, Sizes, distinct, members, path_hashes
@@ -159,7 +160,7 @@ class Reach:
         return Part(
             keys=keys,
             paths=hashes,
-            sizes=np.fromiter((entry.file.file_size for entry in entries), np.int64, count),
+            sizes=np.fromiter((recorded_size(entry.file) for entry in entries), np.int64, count),
             adds=np.fromiter((entry.kind == FileKind.ADD for entry in entries), np.bool_, count),
             beside=path_hashes(beside),
             owners=np.fromiter((place for place, _ in extra), np.int64, len(extra)),
@@ -172,13 +173,13 @@ class Reach:
         found = []
         for entry in entries:
             folder = self.folder(entry.partition, entry.bucket)
-            if entry.file.external_path is None:
+            if entry.file.external_path is None and piece_of(entry.file.file_name) is None:
                 found.append(f"{folder}/{entry.file.file_name}")
                 continue
             path = attempted(lambda e=entry, f=folder: self.store.paths.file_path(f, e.file))  # type: ignore[misc]
             if isinstance(path, BucketlakeError):
                 self.findings.add("data-file-outside", shown(path), self.place(entry, entry.file.external_path))
-                path = entry.file.external_path
+                path = entry.file.external_path or entry.file.file_name
             found.append(path)
         return found
 
@@ -296,6 +297,11 @@ class Reach:
             keys, counts = self.net(names, doubtful)
             kept.append(keys[counts > 0])
         return distinct(kept)
+
+
+def recorded_size(file: DataFile) -> int:
+    """How long a data file is by its manifest, 0 where that does not tell: of a piece the whole file."""
+    return file.file_size if piece_of(file.file_name) is None else 0
 
 
 def partition_text(store: Store, partition: bytes) -> str | None:

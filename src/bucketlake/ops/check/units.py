@@ -18,6 +18,7 @@ from bucketlake.format.data.datafile import BROKEN, DEFAULT_BATCH, stats_from_pa
 from bucketlake.format.data.file_format import format_of
 from bucketlake.format.data.orc import OrcSource
 from bucketlake.format.data.parquet import ParquetSource
+from bucketlake.format.data.pieces import open_piece, piece_of
 from bucketlake.format.file_index.container import FileIndex
 from bucketlake.format.guard import decoding
 from bucketlake.format.index.index_manifest import DELETION_VECTORS, IndexEntry
@@ -184,13 +185,16 @@ class _Look:
             return len(read_lengths(self.store.env.storage, path, None, None))
         fields = stored_fields(written, file)
         first = [item for item in fields if item.name not in written.partition_keys][:1] or fields[:1]
-        with decoding(BROKEN, path), self.store.env.storage.open_input(path) as opened:
+        piece = piece_of(file.file_name)
+        with decoding(BROKEN, path), self.store.env.storage.open_input(path) as whole:
+            opened = whole if piece is None else open_piece(whole, path, piece.start, piece.length)
             if kind == "parquet":
                 source = ParquetSource(opened, ())
                 names = set(source.metadata.schema.to_arrow_schema().names)
                 self._columns(names, [item for item in fields if item.name not in written.partition_keys], add)
                 there = [item for item in fields if item.name in names]
-                self._footer_stats(path, file, there, written, add)
+                if piece is None:
+                    self._footer_stats(path, file, there, written, add)
                 return int(source.metadata.num_rows)
             if kind == "orc":
                 return int(OrcSource(opened, first).rows)

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bucketlake.errors import CorruptError, InvalidError, NotFoundError
+from bucketlake.format.data.pieces import piece_of
 from bucketlake.format.metadata.manifest import FileKind, FileRef, ManifestFile
 from bucketlake.format.metadata.snapshot import Snapshot, decode_snapshot
 from bucketlake.ops.clean.removal import readable_list
@@ -30,7 +31,6 @@ from bucketlake.values import dataclass
 __all__ = ["Hashes", "References", "external_places", "hashes"]
 
 READ_TOGETHER = 64  # manifests whose entries are in memory at once
-_PIECE = "compacted-changelog-"  # Flink's: a name may mean a piece of a file of another bucket
 
 Hashes = npt.NDArray[np.int64]
 _NONE = np.zeros(0, np.int64)
@@ -221,7 +221,7 @@ class _Manifest:
         with suppress(NotFoundError):
             found = []
             for ref in self.store.refs(self.file):
-                there = ref.kind == FileKind.ADD and not ref.file_name.startswith(_PIECE)
+                there = ref.kind == FileKind.ADD
                 if there and np.isin(_hashes_of([ref]), missing).any():
                     found += _paths(self.store, ref)
             return found
@@ -285,10 +285,13 @@ def _hashes_of(files: Iterable[FileRef]) -> Hashes:
 
 
 def _names_of(file: FileRef) -> tuple[str, ...]:
-    """Also what the path of a file that lies elsewhere ends with: a damaged manifest may tell two names."""
-    if file.external_path is None:
-        return (file.file_name, *file.extra_files)
-    return (file.file_name, file.external_path.rpartition("/")[2], *file.extra_files)
+    """Of a piece the name of the whole; of a file that lies elsewhere also what its path ends with: a damaged manifest
+    may tell two names."""
+    piece = piece_of(file.file_name)
+    name = file.file_name if piece is None else piece.file_name
+    if file.external_path is None or piece is not None:
+        return (name, *file.extra_files)
+    return (name, file.external_path.rpartition("/")[2], *file.extra_files)
 
 
 def hashes(names: Iterable[str]) -> Hashes:

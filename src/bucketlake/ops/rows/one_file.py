@@ -17,6 +17,7 @@ import pyarrow as pa
 from bucketlake.errors import InvalidError, NotFoundError
 from bucketlake.format.data.datafile import Recorded, read_recorded
 from bucketlake.format.data.file_format import format_of
+from bucketlake.format.data.pieces import piece_of
 from bucketlake.format.metadata.manifest import DataFile, FileSource
 from bucketlake.ops.rows.column_files import held
 from bucketlake.ops.rows.deletions import Mask, without_deleted
@@ -46,7 +47,7 @@ class FileLayout:
     `renamed`: columns whose conditions can be put to the file, by their names there. `sequence`: the sequence number
     of every row, where it is not the stored one. `size`, `row_count`: those of the file, as its manifest says. `ids`:
     what rows have as ids where the file does not hold them, if these are wanted. `encoded`: columns, by their names in
-    the file, that may be given encoded."""
+    the file, that may be given encoded. `start`: where a piece begins in its file."""
 
     stored: tuple[DataField, ...]
     names: tuple[str, ...]
@@ -57,6 +58,7 @@ class FileLayout:
     row_count: int | None = None
     ids: RowIds | None = None
     encoded: frozenset[str] = frozenset()
+    start: int | None = None
 
     def encoding(self, names: Set[str]) -> FileLayout:
         """The same, where these of the columns wanted may be given encoded (`types/encoded.py`)."""
@@ -71,7 +73,7 @@ class FileLayout:
 
     def recorded(self, path: str) -> Recorded:
         """The file at a path with what its manifest says of it."""
-        return Recorded(path, format_of(path), self.size, self.row_count, self.encoded)
+        return Recorded(path, format_of(path), self.size, self.row_count, self.encoded, self.start)
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """What was read as the columns wanted; all files give the same Arrow schema."""
@@ -105,7 +107,9 @@ def file_layout(store: Store, file: DataFile, fields: Sequence[DataField]) -> Fi
         if column.source is not None and not column.cast
     }
     sequence = _snapshot_sequence(store, file)
-    return FileLayout(stored, names, columns, renamed, sequence, file.file_size, file.row_count)
+    layout = FileLayout(stored, names, columns, renamed, sequence, file.file_size, file.row_count)
+    piece = piece_of(file.file_name)
+    return layout if piece is None else replace(layout, start=piece.start, size=piece.length)
 
 
 def _tracked_layout(store: Store, written: TableSchema, file: DataFile, fields: Sequence[DataField]) -> FileLayout:

@@ -18,6 +18,7 @@ from pyspark.sql import types as T
 
 from bucketlake.env.local import refuse_links
 from bucketlake.format.data.file_format import format_of
+from bucketlake.format.data.pieces import piece_of
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.ops.rows.one_file import gone
 from bucketlake.ops.scan.pruning import dates_from, free_of_zeros_and_nan
@@ -93,6 +94,8 @@ def files_at(store: Store, split: Split) -> list[FileAt]:
 def is_native(store: Store, found: FileAt, fields: Sequence[DataField]) -> bool:
     """Whether Spark's scan reads these columns of a file exactly as the table means them."""
     if not found.path.startswith("/") or found.format not in ("parquet", "orc"):
+        return False
+    if piece_of(found.file.file_name) is not None:
         return False
     if any(store.options.get(f"scan.ignore-{which}-files") for which in ("lost", "corrupt")):
         return False
