@@ -182,6 +182,8 @@ def test_what_only_writers_must_do_is_refused_for_writing(key, value):
     [
         ("row-tracking.enabled", "false"),
         ("type", "TABLE"),
+        ("type", "materialized-table"),
+        ("materialized-table.refresh-mode", "FULL"),
         ("file.format", "ORC"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Options of blobs, vectors, data evolution; of what is not built: indexes over tables, chains, materialized tables.
+"""Options of blobs, vectors, data evolution, materialized tables, chains and indexes over tables.
 
 Spec: docs/spec/schema.md#options
 """
@@ -9,6 +9,7 @@ from bucketlake.options.model import (
     GLOBAL_INDEX,
     HONOURED,
     READS,
+    REFRESHED,
     SEARCHES,
     SPEED,
     STREAMS,
@@ -221,18 +222,18 @@ ROWS = (
     ),
     Option("global-index.thread-num", "int", "32", SPEED, "Threads that read a global index."),
     Option("local-kv-db.block-size", "memory", "4 kb", SPEED, "Block size of the local key store."),
-    Option("materialized-table.definition-query", "string", None, of("type"), "Query of a materialized table."),
-    Option("materialized-table.interval-freshness", "string", None, of("type"), "Freshness of a materialized table."),
-    Option("materialized-table.interval-freshness.time-unit", "string", None, of("type"), "Unit of that freshness."),
+    Option("materialized-table.definition-query", "string", None, REFRESHED, "Query of a materialized table."),
+    Option("materialized-table.interval-freshness", "string", None, REFRESHED, "Freshness of a materialized table."),
+    Option("materialized-table.interval-freshness.time-unit", "string", None, REFRESHED, "Unit of that freshness."),
     Option(
-        "materialized-table.logical-refresh-mode", "string", None, of("type"), "Wanted refresh of a materialized table."
+        "materialized-table.logical-refresh-mode", "string", None, REFRESHED, "Wanted refresh of a materialized table."
     ),
     Option(
-        "materialized-table.refresh-handler-bytes", "string", None, of("type"), "Refresh job of a materialized table."
+        "materialized-table.refresh-handler-bytes", "string", None, REFRESHED, "Refresh job of a materialized table."
     ),
-    Option("materialized-table.refresh-handler-description", "string", None, of("type"), "Words for that job."),
-    Option("materialized-table.refresh-mode", "string", None, of("type"), "Refresh of a materialized table."),
-    Option("materialized-table.refresh-status", "string", None, of("type"), "State of that refresh."),
+    Option("materialized-table.refresh-handler-description", "string", None, REFRESHED, "Words for that job."),
+    Option("materialized-table.refresh-mode", "string", None, REFRESHED, "Refresh of a materialized table."),
+    Option("materialized-table.refresh-status", "string", None, REFRESHED, "State of that refresh."),
     Option("metadata.iceberg.storage", "string", "disabled", WRITES, "Write Iceberg's metadata too."),
     Option("pk-bitmap.index.columns", "string", None, WRITES, "Columns of a bitmap index on a keyed table."),
     Option("pk-btree.index.columns", "string", None, WRITES, "Columns of a tree index on a keyed table."),

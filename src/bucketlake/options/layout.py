@@ -56,8 +56,9 @@ ROWS = (
         "enum",
         "table",
         READS,
-        "What the name stands for; only table is served.",
+        "What the name stands for; table and materialized-table are served.",
         mutable=False,
+        served=("materialized-table",),
         values=(
             "table",
             "format-table",

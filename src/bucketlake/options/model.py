@@ -52,6 +52,7 @@ HONOURED, KEPT, REFUSED = Effect("honoured"), Effect("kept"), Effect("refused", 
 SPEED = Effect("kept", why="speed or memory only")
 ENGINE = Effect("kept", why="another engine or catalog only")
 EXACT = Effect("kept", why="a stream's checkpoint makes its progress exact, whatever is asked for")
+REFRESHED = Effect("kept", why="Flink refreshes materialized tables; here they are tables like others")
 VARIANTS = Effect("kept", why="VARIANT columns are stored whole; shredded files of others are read by Spark")
 
 RETRIES = Effect("kept", why="a change that loses to another commit is tried again by the rule of all changes")
@@ -92,7 +93,7 @@ AUTO_CREATE = call("create the table first")
 class Option:
     """One option. `kind`: bool, int (32 bits), long, float, string, enum, memory, duration or map; `default` as text;
     `mutable` False if a table with snapshots cannot alter it; `fallback`: older names that are read too; `least`,
-    `most`: what may be set."""
+    `most`: what may be set. `served`: of a refused one the values beside the default that are not."""
 
     key: str
     kind: str
@@ -104,3 +105,4 @@ class Option:
     fallback: tuple[str, ...] = ()
     least: int | None = None
     most: int | None = None
+    served: tuple[str, ...] = ()

@@ -463,6 +463,8 @@ def _refuse_marks(options: Mapping[str, str]) -> None:
 def _is_set(option: Option, value: str) -> bool:
     """Whether an option has a value other than its default."""
     text = value.strip().lower()
+    if text in option.served:
+        return False
     if option.default is None:
         return text not in ("", "false")
     try:
