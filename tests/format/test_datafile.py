@@ -294,7 +294,7 @@ def test_avro_schema_is_paimons() -> None:
 CODECS = [
     *(("parquet", name) for name in ("zstd", "snappy", "gzip", "lz4", "none")),
     *(("orc", name) for name in ("zstd", "snappy", "zlib", "lz4", "none")),
-    *(("avro", name) for name in ("zstd", "snappy", "deflate", "null", "none")),
+    *(("avro", name) for name in ("zstd", "snappy", "deflate", "bzip2", "xz", "null", "none")),
 ]
 
 

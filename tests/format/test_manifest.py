@@ -68,7 +68,7 @@ def with_schema(data: bytes, change) -> bytes:
     return sink.getvalue()
 
 
-@pytest.mark.parametrize("compression", ["zstd", "ZSTD", "snappy", "deflate", "none"])
+@pytest.mark.parametrize("compression", ["zstd", "ZSTD", "snappy", "deflate", "bzip2", "xz", "none"])
 def test_round_trip(compression):
     data = encode_manifest(ENTRIES, compression)
     assert decode_manifest(data) == ENTRIES
@@ -181,7 +181,7 @@ def test_what_is_no_manifest_is_corrupt(data):
         decode_manifest(data, "m-1")
 
 
-@given(st.sampled_from(["zstd", "none", "snappy", "deflate"]), st.data())
+@given(st.sampled_from(["zstd", "none", "snappy", "deflate", "bzip2", "xz"]), st.data())
 @settings(max_examples=examples(100, 2400), deadline=None)
 def test_damage_is_noticed_or_harmless(compression, data):
     whole = bytearray(encode_manifest(ENTRIES, compression))

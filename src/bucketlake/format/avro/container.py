@@ -10,15 +10,21 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from bucketlake.errors import CorruptError, UnsupportedError
 from bucketlake.format.avro import zstd
 from bucketlake.format.varints import varint
-from bucketlake.lazy import pa
+from bucketlake.lazy import lazy, pa
 from bucketlake.values import dataclass
+
+if TYPE_CHECKING:
+    import bz2
+    import lzma
+else:  # few files need them, and some Pythons lack them
+    bz2, lzma = lazy("bz2"), lazy("lzma")
 
 MAGIC = b"Obj\x01"
 RECORDS = "bucketlake.records"
@@ -30,6 +36,7 @@ MOST_DEPTH = 64  # of a schema: a column's types nest through two or three of it
 LEAST_LIMIT = 64 << 20  # blocks are flushed at 64 KB to 1 MB, or after one record
 MOST_UNPACKED = 1 << 30
 MOST_RATIO = 1024
+XZ_MEMORY = 128 << 20  # for its dictionary: 65 MB at the highest level
 SNAPPY_RATIO = 64  # what the format's largest copies can reach
 CODECS = {
     "none": "null",
@@ -39,6 +46,8 @@ CODECS = {
     "zstandard": "zstandard",
     "snappy": "snappy",
     "deflate": "deflate",
+    "bzip2": "bzip2",
+    "xz": "xz",
 }
 
 
@@ -169,6 +178,8 @@ def compress(data: bytes, codec: str, level: int) -> bytes:
     if codec == "deflate":
         packer = zlib.compressobj(wbits=-15)
         return packer.compress(data) + packer.flush()
+    if codec in ("bzip2", "xz"):
+        return bz2.compress(data) if codec == "bzip2" else lzma.compress(data)
     if codec == "null":
         return data
     raise UnsupportedError("compression is not supported in avro", compression=codec)
@@ -180,14 +191,8 @@ def decompress(data: bytes, codec: str) -> bytes:
     try:
         if codec == "null":
             return data
-        if codec == "deflate":
-            unpacker = zlib.decompressobj(-15)
-            plain = unpacker.decompress(data, limit)
-            if unpacker.unconsumed_tail:
-                raise CorruptError("avro block unpacks to too much", codec=codec, size=len(data), limit=limit)
-            return plain + unpacker.flush()
-        if codec == "zstandard":
-            unpacked = zstd.unpack(data, limit)
+        if codec in _UNPACKERS:
+            unpacked = _UNPACKERS[codec](data, limit)
             if unpacked is None:
                 raise CorruptError("avro block unpacks to too much", codec=codec, size=len(data), limit=limit)
             return unpacked
@@ -199,9 +204,44 @@ def decompress(data: bytes, codec: str) -> bytes:
             if zlib.crc32(plain) != int.from_bytes(data[-4:], "big"):
                 raise CorruptError("avro block with a wrong checksum")
             return bytes(plain)
-    except (zlib.error, OSError, pa.ArrowException) as error:
+    except (zlib.error, OSError, ValueError, pa.ArrowException) as error:
         raise CorruptError("avro block does not decompress", codec=codec, reason=str(error)) from error
     raise UnsupportedError("compression is not supported in avro", compression=codec)
+
+
+def _inflated(data: bytes, limit: int) -> bytes | None:
+    unpacker = zlib.decompressobj(-15)
+    plain = unpacker.decompress(data, limit)
+    return None if unpacker.unconsumed_tail else plain + unpacker.flush()
+
+
+def _unzipped(data: bytes, limit: int) -> bytes | None:
+    return _whole(bz2.BZ2Decompressor(), data, limit)
+
+
+def _unxzed(data: bytes, limit: int) -> bytes | None:
+    try:
+        return _whole(lzma.LZMADecompressor(lzma.FORMAT_XZ, XZ_MEMORY), data, limit)
+    except lzma.LZMAError as error:
+        raise ValueError(str(error)) from error
+
+
+def _whole(unpacker: Any, data: bytes, limit: int) -> bytes | None:
+    plain: bytes = unpacker.decompress(data, limit + 1)
+    if len(plain) > limit:
+        return None
+    if not unpacker.eof:
+        raise ValueError("it ends too early")
+    return plain
+
+
+# By codec: a block's bytes, None where they are more than the limit.
+_UNPACKERS: Mapping[str, Callable[[bytes, int], bytes | None]] = {
+    "deflate": _inflated,
+    "zstandard": lambda data, limit: zstd.unpack(data, limit),
+    "bzip2": _unzipped,
+    "xz": _unxzed,
+}
 
 
 def unpacked_limit(size: int) -> int:

@@ -50,7 +50,9 @@ def encode_records(schema: Mapping[str, Any], rows: Iterable[Mapping[str, Any]],
     """An object file of the rows. UnsupportedError for a compression that Avro metadata does not come in."""
     codec = CODECS.get(compression.lower())
     if codec is None:
-        raise UnsupportedError("manifest.compression", value=compression, remedy="use zstd, snappy, deflate or none")
+        raise UnsupportedError(
+            "manifest.compression", value=compression, remedy="use zstd, snappy, deflate, bzip2, xz or none"
+        )
     plain = io.BytesIO()
     fastavro.writer(plain, dict(schema), rows, codec="null", sync_interval=BLOCK_BYTES)
     plain.seek(0)
