@@ -207,6 +207,24 @@ def test_a_commit_during_the_cleaning_keeps_its_files(tmp_path: Path) -> None:
     assert rows_of(table) == [(1, 1, 1), (1, 3, 3), (2, 2, 2)] and left_over(table) == ()
 
 
+def test_what_expires_during_the_cleaning_is_no_damage(tmp_path: Path) -> None:
+    table = made(tmp_path, "keyed")
+    for number in range(4):
+        put(table, (1, 1, number))
+    table.compact(full=True)
+    gone = stray(table, "p=1/bucket-0/data-gone-0.parquet", "p=1/bucket-1/data-gone-0.parquet")
+    before = files(table)
+
+    class Meanwhile(LocalStorage):
+        def walk(self, path: str):  # type: ignore[no-untyped-def]
+            table.expire_snapshots(retain_max=1, retain_min=1)
+            yield from super().walk(path)
+
+    store = Store(Env(Meanwhile(), table.store.env.clock), table.store.paths, table.store.schema, table.store.options)
+    assert set(remove_orphans(store, FUTURE).paths) == gone
+    assert len(before - files(table) - gone) > 4 and rows_of(table) == [(1, 1, 3)] and left_over(table) == ()
+
+
 def test_many_orphans_and_names_for_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Orphans go in several tasks; names that are too many to travel lie in a file meanwhile."""
     monkeypatch.setattr(orphans, "REMOVED_TOGETHER", 3)

@@ -155,8 +155,12 @@ def _found(references: References, before: int, run: Run | None) -> list[_Candid
     orphans = sorted(_unknown(strays, references.used), key=lambda orphan: orphan.info.path)
     if all(orphan.sure for orphan in orphans):
         return orphans
-    seen = np.concatenate([np.zeros(0, np.int64), *(one.seen for one in walked)])
-    lacking = references.folders_lacking(np.setdiff1d(told, seen))
+    missing = np.setdiff1d(told, np.concatenate([np.zeros(0, np.int64), *(one.seen for one in walked)]))
+    lacking = references.folders_lacking(missing)
+    if lacking:  # or expired since they were told of
+        now = References(store, Meter.of_table("remove orphans", store.paths.root, store.env.clock))
+        now.refresh()
+        lacking = now.folders_lacking(np.intersect1d(missing, now.told))
     kept = [orphan for orphan in orphans if not orphan.sure and _folder(orphan) in lacking]
     if kept:
         warnings.warn(
