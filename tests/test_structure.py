@@ -257,6 +257,20 @@ def test_soft_caps(path: Path) -> None:
         assert count <= MANY_PARAMETERS.get(where, 6), f"{where} has {count} parameters"
 
 
+@of_every_module
+def test_no_set_is_made_for_each_element(path: Path) -> None:
+    """`[one for one in many if one in set(others)]` takes the product of both."""
+    for made in _nodes(path):
+        if not isinstance(made, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
+            continue
+        own = {node.id for part in made.generators for node in ast.walk(part.target) if isinstance(node, ast.Name)}
+        for asked in (node for part in made.generators for one in part.ifs for node in ast.walk(one)):
+            if isinstance(asked, ast.Call) and isinstance(asked.func, ast.Name):
+                used = {node.id for node in ast.walk(asked) if isinstance(node, ast.Name)}
+                anew = asked.func.id in ("set", "frozenset", "sorted", "dict") and not used & own
+                assert not anew, f"{_name(path)}:{asked.lineno}: make {ast.unparse(asked)} once, before"
+
+
 WORKERS = (
     "spark.write.writer",
     "spark.read.reader",

@@ -76,10 +76,10 @@ def _expired(store: Store, view: View, oldest: int, meter: Meter) -> list[dict[s
     if meter.is_watched:
         due = set(ordered)
         meter.expect(len(ordered), *_rows_and_bytes(entry for entry in view.entries(None) if entry.partition in due))
-    gone: list[bytes] = []
+    gone: set[bytes] = set()
     for start in range(0, len(ordered), size):
-        gone += _drop(store, frozenset(ordered[start : start + size]), oldest, meter)
-    return [texts[partition] for partition in ordered if partition in set(gone)]
+        gone |= _drop(store, frozenset(ordered[start : start + size]), oldest, meter)
+    return [texts[partition] for partition in ordered if partition in gone]
 
 
 _LOOKED: dict[Hashable, int] = {}  # when this process last looked, by `Store.place`

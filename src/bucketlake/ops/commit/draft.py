@@ -34,7 +34,7 @@ from bucketlake.ops.commit.manifests import (
 )
 from bucketlake.ops.commit.row_ids import next_row_id, with_row_ids
 from bucketlake.ops.commit.schemas import newest_for
-from bucketlake.ops.scan.scan import delta_entries
+from bucketlake.ops.scan.scan import check_vectors, delta_entries
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import MAX_SEQUENCE_PROPERTY, ROWS_STAY_PROPERTY, Changes
 from bucketlake.ops.table.entries import record_count
@@ -121,12 +121,19 @@ class Drafts:
             entries = view.entries(changes.partitions)
             checked = None if base is None else Base(name_of(base), entries, view.indexes)
             check(self._rules, checked, name, changes.table, changes.indexes)
+        if base is not None and (name.kind is CommitKind.COMPACT or request.rows_stay) and not request.mends:
+            self._check_vectors(base, view, changes)
         self._check_strictly(name, changes)
         changes = self._stamped(changes, name, base)
         self._write_delta(changes, scratch)
         base_list = self._write_base(base, changes, scratch, merge)
         scratch.index = self._write_indexes(view, changes, scratch)
         return self._snapshot(request, name, base, changes, scratch, base_list)
+
+    def _check_vectors(self, base: Snapshot, view: View, changes: Changes) -> None:
+        """Rows that were written anew are those that no vector names: with one that speaks of nothing, too many."""
+        if any(entry.kind == FileKind.DELETE for entry in changes.table):
+            check_vectors(self._store, base, view.entries(changes.partitions))
 
     def _must_check(self, kind: CommitKind, changes: Changes) -> bool:
         only_adds = all(entry.kind == FileKind.ADD for entry in changes.table)

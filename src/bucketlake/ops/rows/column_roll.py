@@ -70,13 +70,13 @@ class ColumnRoller:
     def __init__(
         self, store: Store, partition: bytes, names: Sequence[str] | None, source: FileSource = FileSource.APPEND
     ) -> None:
-        schema = store.schema.without_blobs
+        schema, wanted = store.schema.without_blobs, frozenset(names or ())
         options = {**schema.options, **UNLIMITED}
-        self._names = None if names is None else tuple(name for name in schema.field_names if name in set(names))
+        self._names = None if names is None else tuple(name for name in schema.field_names if name in wanted)
         self._listed = schema.field_names if names is None and store.schema.blob_fields else self._names
         if self._names is not None:
             options = {key: value for key, value in options.items() if not key.startswith(INDEXES)}
-            fields = tuple(item for item in schema.fields if item.name in self._names)
+            fields = tuple(item for item in schema.fields if item.name in wanted)
             schema = replace(schema, fields=fields, partition_keys=(), options=options)
         narrow = replace(store, schema=replace(schema, options=options), options=TableOptions(options))
         self._fields, self._rows = schema.fields, 0
@@ -113,7 +113,8 @@ class BlobPatches:
     values, which older files have. A failed write must be followed by `abort`."""
 
     def __init__(self, store: Store, partition: bytes, names: Sequence[str], first: int, end: int) -> None:
-        self._fields = tuple(item for item in store.schema.blob_fields if item.name in set(names))
+        wanted = frozenset(names)
+        self._fields = tuple(item for item in store.schema.blob_fields if item.name in wanted)
         narrow = store.with_schema(replace(store.schema, fields=self._fields, partition_keys=()))
         self._store, self._places = store, Places(store, partition, 0)
         self._unique, self._count = own_uuid(store.env.clock.new_uuid()), 0

@@ -124,9 +124,10 @@ def read_keys(store: Store, split: Split, columns: Sequence[str], keys: KeyFilte
 def matching_positions(store: Store, split: Split, file: DataFile, predicate: Predicate) -> Positions:
     """The positions in one file of a raw split of the rows that the predicate is true for, ascending; those that
     deletion vectors name count like any other. The predicate must be exact. Errors as `read_split`."""
-    if not columns_of(predicate).isdisjoint(TRACKING):
+    names = columns_of(predicate)
+    if not names.isdisjoint(TRACKING):
         store = tracked(store)
-    fields = [store.schema.field(name) for name in store.schema.field_names if name in columns_of(predicate)]
+    fields = [item for item in store.schema.fields if item.name in names]
     return SplitReader(store, split, fields).positions(file, predicate)
 
 

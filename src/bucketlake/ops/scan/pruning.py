@@ -37,10 +37,10 @@ T = TypeVar("T")
 
 def manifests_may_match(store: Store, predicate: Predicate, manifests: Sequence[ManifestFile]) -> Mask:
     """Per manifest, whether it may have entries of a partition that satisfies the predicate."""
-    fields = store.schema.partition_fields
+    fields, names = store.schema.partition_fields, columns_of(predicate)
     stats = [manifest.partition_stats for manifest in manifests]
     counts = np.array([m.num_added_files + m.num_deleted_files for m in manifests], np.int64)
-    bounds = {f.name: _bounds(stats, fields, i) for i, f in enumerate(fields) if f.name in columns_of(predicate)}
+    bounds = {f.name: _bounds(stats, fields, i) for i, f in enumerate(fields) if f.name in names}
     return may_match_all(predicate, bounds, counts)
 
 

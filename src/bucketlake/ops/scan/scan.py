@@ -171,36 +171,34 @@ def plan(store: Store, scan: Scan | None = None) -> Plan:
 def check_vectors(store: Store, snapshot: Snapshot, entries: Sequence[ManifestEntry]) -> None:
     """Refuse deletion vectors of files that a bucket does not have: their rows would come back unnoticed.
 
-    `entries`: the live files that are asked for. Raises: CorruptError naming the index manifest.
+    `entries`: the live files that are asked for. A vector under another place that names one of these files is looked
+    up there. Raises: CorruptError naming the index manifest.
     """
     unaware = store.schema.bucket_mode is BucketMode.UNAWARE
     ranges = [e for e in store.index_manifest(snapshot) if e.file.dv_ranges]
     if not ranges:
         return
 
-    def dangling(live: Iterable[ManifestEntry]) -> list[tuple[str, bytes, int]]:
-        names: dict[tuple[bytes, int], set[str]] = {}
-        for entry in live:
-            names.setdefault((entry.partition, 0 if unaware else entry.bucket), set()).add(entry.file.file_name)
-        places = ((e, names.get((e.partition, e.bucket))) for e in ranges)
-        return [
-            (part.data_file_name, e.partition, e.bucket)
-            for e, known in places
-            if known is not None
-            for part in e.file.dv_ranges or ()
-            if part.data_file_name not in known
-        ]
-
-    found = dangling(entries)
-    if found:  # perhaps only because files of some levels were left out
-        partitions = frozenset(partition for _, partition, _ in found)
-        found = dangling(live_entries(store, snapshot, EntryFilter(partitions=partitions)))
+    names: dict[tuple[bytes, int], set[str]] = {}
+    for entry in entries:
+        names.setdefault((entry.partition, 0 if unaware else entry.bucket), set()).add(entry.file.file_name)
+    everywhere = frozenset[str]().union(*names.values())
+    found: list[tuple[bytes, int, str]] = []
+    for place in ranges:
+        known = names.get((place.partition, place.bucket))
+        for name in (part.data_file_name for part in place.file.dv_ranges or ()):
+            if name not in known if known is not None else name in everywhere:
+                found.append((place.partition, place.bucket, name))
+    if found:  # perhaps only because files of some levels were left out, or of places that were not asked for
+        there = live_entries(store, snapshot, EntryFilter(partitions=frozenset(partition for partition, _, _ in found)))
+        live = {(entry.partition, 0 if unaware else entry.bucket, entry.file.file_name) for entry in there}
+        found = [one for one in found if one not in live]
     if found:
         raise CorruptError(
             "an index manifest has the deletion vector of a file that is not there",
             path=store.paths.manifest(snapshot.index_manifest or ""),
-            data_file=found[0][0],
-            bucket=found[0][2],
+            data_file=found[0][2],
+            bucket=found[0][1],
         )
 
 

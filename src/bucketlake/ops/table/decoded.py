@@ -115,9 +115,11 @@ def manifest_refs(data: bytes, path: str, schema: TableSchema, schema_of: Schema
     return tuple(fast)
 
 
-def index_entries(data: bytes, path: str) -> tuple[IndexEntry, ...]:
-    """The entries of an index manifest."""
+def index_entries(data: bytes, path: str, schema: TableSchema) -> tuple[IndexEntry, ...]:
+    """The entries of an index manifest of a table with this schema."""
     entries = tuple(decode_index_manifest(data, path))
+    with decoding("not an index manifest", path):
+        check_rows(list({e.partition for e in entries}), [item.type for item in schema.partition_fields])
     check_names([entry.file.file_name for entry in entries], path)
     _check_external([entry.file.external_path for entry in entries if entry.file.external_path is not None], path)
     return entries

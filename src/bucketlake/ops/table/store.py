@@ -411,6 +411,10 @@ class Store:
         with self.fitting():
             return manifest_entries(data, path, self.schema, self.schema_of)
 
+    def _indexes(self, data: bytes, path: str) -> tuple[IndexEntry, ...]:
+        with self.fitting():
+            return index_entries(data, path, self.schema)
+
     def _refs(self, data: bytes, path: str) -> tuple[FileRef, ...]:
         with self.fitting():
             return manifest_refs(data, path, self.schema, self.schema_of)
@@ -468,7 +472,7 @@ class Store:
         """The entries of an index manifest, cached; empty for None."""
         if name is None:
             return ()
-        return kept(self.env.storage, self.paths.manifest(name), index_entries)
+        return kept(self.env.storage, self.paths.manifest(name), self._indexes)
 
     @property
     def manifest_threads(self) -> int | None:

@@ -212,7 +212,8 @@ class Joined:
     ) -> Held:
         layout = arrow_layout(fields)
         plain = [columns[f.name].cast(kind) for f, kind in zip(fields, layout.types, strict=True)]
-        rest = {name: column for name, column in columns.items() if name not in set(layout.names)}
+        stored = frozenset(layout.names)
+        rest = {name: column for name, column in columns.items() if name not in stored}
         data = pa.Table.from_arrays([*plain, *rest.values()], names=[*layout.names, *rest])
         kinds = {KIND: T.ByteType(), **{name: kind for name, (_, kind) in self.identity.items()}, **more}
         schema = T.StructType([T.StructField(f.name, spark_type(f.type)) for f in fields])

@@ -120,9 +120,15 @@ class _Naming:
         yield found
 
 
+def _among(schema: TableSchema, names: Sequence[str]) -> tuple[DataField, ...]:
+    """The columns of these names, in the schema's order."""
+    wanted = frozenset(names)
+    return tuple(item for item in schema.fields if item.name in wanted)
+
+
 def as_stored(frame: DataFrame, schema: TableSchema, names: Sequence[str], rules: Rules) -> DataFrame:
     """New values of these columns as they are stored, and `MINE`: CHAR is padded, and a null is none of a default."""
-    fields = [replace(item, default=None) for item in schema.fields if item.name in set(names)]
+    fields = [replace(item, default=None) for item in _among(schema, names)]
     return conform(frame.select(*map(quoted, [item.name for item in fields]), MINE), fields, (MINE,), rules)
 
 
@@ -161,8 +167,7 @@ class ColumnStage:
     @classmethod
     def of(cls, store: Store, groups: Sequence[Split], names: Sequence[str]) -> ColumnStage:
         """For these columns of groups."""
-        fields = tuple(item for item in store.schema.fields if item.name in set(names))
-        return cls(store, fields, tuple(sorted(groups, key=first_id)))
+        return cls(store, _among(store.schema, names), tuple(sorted(groups, key=first_id)))
 
     def write_here(self, data: pa.Table) -> list[CommitMessage]:
         """Write rows in this process, several groups at a time; on an error no file stays."""
@@ -270,7 +275,7 @@ class ColumnChange:
         refuse_moves(schema, columns)
 
         def write(base: Snapshot, groups: Sequence[Split], frame: DataFrame, attempt: Attempt) -> Changed:
-            store, names = self.table.store, [item.name for item in schema.fields if item.name in set(columns)]
+            store, names = self.table.store, [item.name for item in _among(schema, columns)]
             rows = as_stored(project(frame), schema, names, instants.rules(self.spark, self.table.options))
             if is_small(groups):
                 data = collected(rows)
