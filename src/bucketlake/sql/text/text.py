@@ -363,8 +363,9 @@ class Cursor:
 
     def sample(self) -> int | None:
         """Step over a TABLESAMPLE clause if one comes next: where it ends."""
-        if not self.accept("TABLESAMPLE"):
+        if not self.sees("TABLESAMPLE", "("):
             return None
+        self.at += 1
         for _ in range(2):
             self.expect("(")
             self.until(")")
