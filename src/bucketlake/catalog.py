@@ -24,7 +24,7 @@ from bucketlake.catalogs.names import (
     parse_name,
     written,
 )
-from bucketlake.catalogs.near import meant_system_table, meant_table, there_are
+from bucketlake.catalogs.near import around_database, meant_system_table, meant_table, there_are
 from bucketlake.env.env import Env
 from bucketlake.env.object_store import STORAGE_PREFIXES, open_env, storage_for
 from bucketlake.errors import (
@@ -34,6 +34,7 @@ from bucketlake.errors import (
     NotFoundError,
     UnsupportedError,
     already_done,
+    check_flags,
     no_attribute,
 )
 from bucketlake.file_names import lies_in
@@ -129,6 +130,7 @@ class Catalog:
 
         A filesystem catalog has no place for `properties`: they are dropped with a warning, a `location` is refused.
         """
+        check_flags(ignore_if_exists=ignore_if_exists)
         check_name(name, "database")
         _refuse_system_database(name)
         if self.database_exists(name):
@@ -155,6 +157,7 @@ class Catalog:
     def drop_database(self, name: str, cascade: bool = False, ignore_if_missing: bool = False) -> None:
         """Remove a database, with its tables and all that lies in its folder if `cascade`; InvalidError if it has any
         and not."""
+        check_flags(cascade=cascade, ignore_if_missing=ignore_if_missing)
         _refuse_system_database(name)
         if not self.database_exists(name):
             if ignore_if_missing:
@@ -182,10 +185,14 @@ class Catalog:
         return [name for name in self.metastore.tables(database) if is_name(name, "table")]
 
     def tables(self, database: str | None = None) -> list[str]:
-        """`db.t` of every table of every database, or of one, sorted, as `table` takes them."""
+        """`db.t` of every table of every database, or of one, sorted, as `table` takes them. Warns where there are none
+        because the folder of a database or table was taken for a warehouse."""
         databases = self.list_databases() if database is None else [database]
         named = ((one, table) for one in databases for table in self.list_tables(one))
-        return [written(*parts) for parts in named]
+        found = [written(*parts) for parts in named]
+        if not found and database is None and (around := around_database(self)):
+            warnings.warn(f"nothing is in the warehouse {self.warehouse}: is {around} meant?", stacklevel=2)
+        return found
 
     def table_exists(self, name: str) -> bool:
         """Whether the table is there."""
@@ -237,6 +244,7 @@ class Catalog:
         `schema`: Arrow schema, fields, or a whole table schema (then keys, options and comment come from there).
         Keys are lists of columns, or a text with commas, as in SQL.
         """
+        check_flags(ignore_if_exists=ignore_if_exists)
         found = parse_name(name)
         self._require_data_table(found, "create")
         if not self.database_exists(found.database):
@@ -298,6 +306,7 @@ class Catalog:
     def drop_table(self, name: str, ignore_if_missing: bool = False) -> None:
         """Remove a table with all that lies in its folder. Files on external paths stay; a warning names their
         folders."""
+        check_flags(ignore_if_missing=ignore_if_missing)
         found = parse_name(name)
         self._require_data_table(found, "drop")
         outside = self._outside(found)
@@ -323,6 +332,7 @@ class Catalog:
 
     def rename_table(self, source: str, target: str, ignore_if_missing: bool = False) -> None:
         """Move a table to a free name, perhaps in another database. Not atomic on object stores."""
+        check_flags(ignore_if_missing=ignore_if_missing)
         old, new = parse_name(source), parse_name(target)
         self._require_data_table(old, "rename")
         self._require_data_table(new, "rename")
@@ -354,6 +364,7 @@ class Catalog:
     def create_view(self, name: str, view: View, replace: bool = False, ignore_if_exists: bool = False) -> None:
         """Store a view. AlreadyExistsError where the name is a table's or, unless `replace`, a view's; UnsupportedError
         where the catalog has no place for views."""
+        check_flags(replace=replace, ignore_if_exists=ignore_if_exists)
         found = parse_name(name)
         self._require_data_table(found, "create")
         if not self.database_exists(found.database):
@@ -376,6 +387,7 @@ class Catalog:
 
     def drop_view(self, name: str, ignore_if_missing: bool = False) -> None:
         """Remove a view; NotFoundError where there is none."""
+        check_flags(ignore_if_missing=ignore_if_missing)
         found = parse_name(name)
         if not self.metastore.drop_view(found) and not ignore_if_missing:
             raise NotFoundError("no such view", view=found.text)
@@ -409,6 +421,7 @@ class Catalog:
 
     def alter_table(self, name: str, *changes: SchemaChange, ignore_if_missing: bool = False) -> Table | None:
         """Publish the next schema and return the table as it is now; None if it is missing and that is ignored."""
+        check_flags(ignore_if_missing=ignore_if_missing)
         if ignore_if_missing and not self.table_exists(name):
             return None
         return self.table(name).alter(*changes)

@@ -27,6 +27,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     return f"did you mean '{spelled[near[0]]}'?" if near else None
 
 
+def check_flags(**given: object) -> None:
+    """InvalidError unless each of these arguments is True or False: "no", "false" and None would be one of them, too,
+    and perhaps not the one that is meant."""
+    for name, value in given.items():
+        if not isinstance(value, bool):
+            what = "an argument is neither True nor False"
+            remedy = f"write {name}=True or {name}=False"
+            raise InvalidError(what, argument=name, given=repr(value), remedy=remedy)
+
+
 def no_attribute(
     owner: object, name: str, elsewhere: Mapping[str, object], of_others: Mapping[str, str] | None = None
 ) -> AttributeError:

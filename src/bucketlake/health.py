@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from bucketlake.errors import check_flags
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.history import History
 from bucketlake.lazy import lazy
@@ -132,6 +133,7 @@ class Health(History):
         Errors: InvalidError (columns, values, no chain table), ConflictError, those of a commit.
         Spec: docs/spec/chain_table.md#compaction
         """
+        check_flags(overwrite=overwrite)
         found = chains.compact_chain(self._there(writing=True), partition, overwrite, self._runner())
         store, done, messages = found or (None, None, [])
         if store is None or done is None:
@@ -171,6 +173,7 @@ class Health(History):
 
         Errors: InvalidError (columns), ConflictError, those of a commit.
         """
+        check_flags(dry_run=dry_run)
         store = self._history(writing=True)
         chosen = chosen_partitions(store, partitions, None)
         done = indexing.drop_index(store, column.split(","), index_type, chosen, dry_run)
@@ -205,6 +208,7 @@ class Health(History):
         Errors: InvalidError (`allow`), ConflictError, those of a commit.
         Spec: docs/maintenance.md#repair
         """
+        check_flags(dry_run=dry_run)
         store = self._history(writing=True)
         report = self.fsck("keys") if found is None else found
         findings = report.findings if isinstance(report, found_by.Report) else report

@@ -13,7 +13,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from bucketlake.errors import CorruptError, InvalidError
+from bucketlake.errors import CorruptError, InvalidError, check_flags
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lazy import lazy
 from bucketlake.ops.progress import OnProgress
@@ -101,6 +101,7 @@ class History(ABC):
         snapshot that is neither there nor held by another tag.
         Spec: docs/spec/tags.md#tags
         """
+        check_flags(if_not_exists=if_not_exists)
         store = self._there(writing=True)
         lifetime = _lifetime(store, time_retained)
         tagging.create_tag(store, name, snapshot_id, lifetime, if_absent=if_not_exists)
@@ -139,6 +140,7 @@ class History(ABC):
 
         Spec: docs/spec/tags.md#branches
         """
+        check_flags(if_not_exists=if_not_exists)
         branching.create_branch(self._there(writing=True), name, tag, if_absent=if_not_exists)
 
     def delete_branch(self, name: str) -> None:
@@ -251,12 +253,14 @@ class History(ABC):
 
         Spec: docs/spec/rewrite.md
         """
+        check_flags(every=every)
         store = self._there(writing=True).with_options(options or {})
         predicate = None if where is None else parsing.parse_where(where, store.schema.fields)
         return reformatting.reformat(store, chosen_partitions(store, None, predicate), every=every)
 
     def remove_unexisting_files(self, dry_run: bool = False, threads: int | None = None) -> list[str]:
         """Take data files that something else has removed out of the table; their paths. Their rows are lost."""
+        check_flags(dry_run=dry_run)
         return missing.remove_missing_files(self._there(writing=True), dry_run, threads)
 
     def remove_unexisting_manifests(self) -> list[str]:
@@ -320,6 +324,7 @@ class History(ABC):
 
         Spec: docs/spec/expiry.md#changelogs
         """
+        check_flags(everything=everything)
         limits = expiring.Limits(retain_max, retain_min, epoch_millis(older_than), max_deletes)
         store = self._there(writing=True)
         return expiring.expire_changelogs(

@@ -133,6 +133,9 @@ class Table(Upkeep, Streams, Frames):
         Raises InvalidError for unknown Python names, values that do not parse, and keys that cannot be changed.
         """
         given = option_keys({**(options or {}), **more})
+        if "partition" in given:  # an option of tables that are made, which no handle can take
+            remedy = "partitions=… of what is done to some of them, where=… of rows that are read"
+            raise InvalidError("no argument of this call", argument="partition", table=self.name, remedy=remedy)
         if self.view is not None:
             self.view.check_options(given)
         if isinstance(self.view, SystemTable) and self.view.of_catalog:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from bucketlake.errors import check_flags
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lazy import lazy
 from bucketlake.ops.progress import OnProgress
@@ -85,6 +86,7 @@ class Upkeep(ABC):
         Errors: InvalidError, UnsupportedError, ConflictError.
         Spec: docs/spec/maintenance.md, docs/spec/compaction.md, docs/spec/append_compaction.md
         """
+        check_flags(full=full is not None and full)
         request = clusterings.OrderRequest(order_by, options.pop("order_strategy", None))
         table = self.with_options(options).for_changing()
         chosen = chosen_partitions(table.store, partitions, table.predicate(where))
@@ -148,6 +150,7 @@ class Upkeep(ABC):
         Errors: InvalidError (`older_than`), CorruptError where files of what is there are missing: nothing was removed.
         Spec: docs/spec/expiry.md#orphans
         """
+        check_flags(dry_run=dry_run)
         store = self.for_writing().store
         before = orphans.oldest_kept(store, epoch_millis(older_than))
         return orphans.remove_orphans(store, before, dry_run, threads, on_progress=on_progress)

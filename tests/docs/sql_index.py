@@ -127,7 +127,7 @@ STATEMENTS: tuple[Statement, ...] = (
     ("CALL", "`CALL sys.…`", WORKS, "procedures.md"),
     ("EXECUTE", "`EXECUTE IMMEDIATE` text [`INTO` variables] [`USING` values]", WORKS, "README.md#parameters"),
     ("SHOW", "`SHOW TABLES / TABLE EXTENDED / COLUMNS / PARTITIONS / TBLPROPERTIES / CREATE TABLE / VIEWS / TAGS / DATABASES`", WORKS, "ddl.md"),
-    ("DESC", "`DESC`, `DESC EXTENDED`, `DESC DATABASE`", WORKS, "ddl.md"),
+    ("DESC", "`DESC`, `DESC EXTENDED` [`AS JSON`], `DESC DATABASE`", WORKS, "ddl.md"),
     ("DESCRIBE", "`DESCRIBE … PARTITION`", WORKS, "ddl.md"),
     ("ANALYZE", "`ANALYZE TABLE … COMPUTE STATISTICS [FOR COLUMNS]`", WORKS, "ddl.md"),
     ("CACHE", "`CACHE TABLE`", WORKS, "ddl.md"),

@@ -294,6 +294,10 @@ def test_the_catalog(attached: Lake) -> None:
     catalog.setCurrentDatabase("db")
     assert catalog.tableExists("t")
     assert attached.spark.table("t").count() == 0
+    assert [one.name for one in catalog.listFunctions(pattern="abs")] == ["abs"]
+    assert [one.name for one in catalog.listFunctions("db", "abs")] == ["abs"]
+    if hasattr(catalog, "listViews"):
+        assert [one for one in catalog.listViews("db") if not one.isTemporary] == []
     catalog.refreshTable("t")
     catalog.cacheTable("t")
     assert catalog.isCached("t")

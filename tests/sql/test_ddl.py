@@ -503,3 +503,10 @@ def test_use_of_sparks_own_catalog(classic: Lake) -> None:
         lake.sql("DROP TABLE IF EXISTS mine")
         lake.sql("USE bucketlake.db")
     assert list(lake.table("mine").schema.field_names) == ["id"]
+
+
+def test_what_sparks_own_catalog_lacks_is_sparks_to_tell(classic: Lake) -> None:
+    classic.sql("DROP TABLE IF EXISTS spark_catalog.default.nowhere")
+    for statement in ("DROP TABLE spark_catalog.default.nowhere", "DESCRIBE spark_catalog.default.nowhere"):
+        with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+            classic.sql(statement)

@@ -165,6 +165,7 @@ def test_statements_are_pointed_at(lake: Lake) -> None:
         ("SHOW PARTITIONS db.t", r"is not partitioned\.$"),
         ("ALTER TABLE db.t ADD COLUMN n INT NOT NULL", r"in the db.t table\. do: leave NOT NULL out"),
         ("SELECT 1 AS a, 'abc", "line=1, column=16, near='abc.: close the literal"),
+        ("SELECT 'x' AS a, X'0g'", "line=1, column=18, near=X'0g'.: write bytes as X'1F'"),
         ("SELECT /* 'a' */ 1 -- it's\n, \"b", 'line=2, column=3, near="b.: close the literal'),
     ):
         with pytest.raises(BucketlakeError, match=remedy):

@@ -182,3 +182,13 @@ def test_columns_of_any_names(lake: Lake, options: str) -> None:
     lake.sql("DELETE FROM db.t WHERE `a.b` + `c``d` = 4")
     lake.sql("INSERT OVERWRITE db.t SELECT `a.b`, `c``d`, concat(v, '!') FROM db.t")
     assert rows(lake, "SELECT * FROM db.t") == {(0, 0, "v0!"), (1, 1, "v11!"), (2, 0, "v2!"), (6, 5, None)}
+
+
+def test_columns_alike_in_case_are_each_their_own(classic: Lake) -> None:
+    classic.spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        classic.sql("CREATE TABLE db.t (id INT, Id INT, ID STRING)")
+        classic.sql("INSERT INTO db.t (Id, id) VALUES (2, 1)")
+        assert [tuple(row) for row in classic.sql("SELECT * FROM db.t").collect()] == [(1, 2, None)]
+    finally:
+        classic.spark.conf.unset("spark.sql.caseSensitive")

@@ -108,3 +108,25 @@ def test_names_with_braces(classic: Lake) -> None:
         classic.sql(f"UPDATE db.`{name}` SET s = 'y' WHERE `{name}`.`{name} k` = {at}")
         classic.sql(f"MERGE INTO db.`{name}` z USING db.`{name}` ON z.s = `{name}`.s WHEN MATCHED THEN DELETE")
         assert classic.sql(f"SELECT * FROM db.`{name}` WHERE `{name}`.s = 'y'").count() == 0
+
+
+# Words that begin clauses, and are aliases where nothing follows that they could begin.
+WORDS = ("limit", "where", "as", "order", "group", "having", "window", "tablesample", "for", "set", "fetch", "from")
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_word_at_the_end_is_an_alias_as_in_spark(classic: Lake, word: str) -> None:
+    classic.sql("CREATE TABLE db.t (id INT)")
+    classic.spark.range(1).createOrReplaceTempView("shown")
+    for form in (
+        "SELECT {0}.id FROM {1} {0}",
+        "SELECT * FROM (SELECT * FROM {1} {0})",
+        "SELECT u.id FROM {1} {0}, {1} u",
+    ):
+        assert classic.sql(form.format(word, "shown")).columns == ["id"]
+        assert classic.sql(form.format(word, "db.t")).columns == ["id"]
+
+
+def test_asof_before_a_join_is_an_alias_as_in_spark(classic: Lake) -> None:
+    classic.sql("CREATE TABLE db.t (id INT)")
+    assert classic.sql("SELECT asof.id FROM db.t ASOF JOIN db.t USING (id)").columns == ["id"]

@@ -261,3 +261,15 @@ def test_what_looks_like_a_typing_error_is_warned_of(tmp_path: Path, key: str, m
         made.alter(SetOption("my.own", "3"))
     with pytest.warns(UserWarning, match="'writeonly'"):
         made.alter(SetOption("writeonly", "true"))
+
+
+def test_a_slip_among_the_options_of_a_call_is_refused(tmp_path: Path) -> None:
+    written = table(tmp_path)
+    written.write_arrow(ROWS)
+    written.write_arrow(ROWS)
+    for slip, meant in (("scan.snapshotid", "scan.snapshot-id"), ("snapshot-id", "scan.snapshot-id")):
+        for call in (written.with_options, written.to_arrow, written.plan, written.write_arrow):
+            given = (ROWS,) if call == written.write_arrow else ()
+            with pytest.raises(InvalidError, match=f"no such option.*did you mean '{meant}'"):
+                call(*given, **{slip: 1})
+    assert written.to_arrow(**{"my.own": 1, "changelog.precommit-compact.buffer-size": "1 mb"}).num_rows == 4

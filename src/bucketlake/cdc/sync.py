@@ -21,7 +21,7 @@ from bucketlake.cdc.names import TableNames
 from bucketlake.cdc.plan import Rules
 from bucketlake.cdc.sink import CdcSink, Job, SyncDone, bind
 from bucketlake.cdc.source import Source, absolute
-from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError, did_you_mean
+from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError, check_flags, did_you_mean
 from bucketlake.options.options import option_keys, option_text
 from bucketlake.schema.change import SetOption
 from bucketlake.spark.session import Lake
@@ -71,6 +71,7 @@ class How:
         for name, known in (("on_error", ("dead-letter", "stop")), ("truncate", ("apply", "ignore"))):
             if getattr(self, name) not in known:
                 raise InvalidError(f"{name} is one of {', '.join(known)}", given=getattr(self, name))
+        check_flags(**{item.name: getattr(self, item.name) for item in fields(self) if isinstance(item.default, bool)})
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.errors import InvalidError, UnsupportedError, check_flags
 from bucketlake.frames.polars_filter import of_polars
 from bucketlake.lazy import lazy, pl
 
@@ -40,6 +40,7 @@ def needed(module: str, extra: str) -> Any:
 
 def to_pandas(rows: pa.Table, arrow_types: bool = False) -> Any:
     """See `TableScan.to_pandas`."""
+    check_flags(arrow_types=arrow_types)
     pandas = needed("pandas", "pandas")
     _refuse_repeated(rows.schema.names)
     try:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, fields
 from typing import Any
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import InvalidError, check_flags
 from bucketlake.options.options import parse_duration
 from bucketlake.values import dataclass
 
@@ -44,6 +44,7 @@ class Rule:
     def __post_init__(self) -> None:
         if self.action not in ACTIONS:
             raise InvalidError("unknown action of a maintenance rule", action=self.action, known=list(ACTIONS))
+        check_flags(full=self.full)
         for name in ("tables", "excluding"):
             try:
                 re.compile(getattr(self, name))

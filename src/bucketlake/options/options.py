@@ -263,6 +263,7 @@ FAMILIES: tuple[tuple[re.Pattern[str], Effect], ...] = (
     (re.compile(r"(parquet|orc|avro)\..+"), SPEED),
     (re.compile(r"(csv|json|text)\..+"), of("type")),
     (re.compile(r"(bucketlake|flink|hive|spark|sink|source|lookup|log|kafka|unaware-bucket|precommit)\..+"), ENGINE),
+    (re.compile(r"changelog\.precommit-compact\..+"), ENGINE),
 )
 
 
@@ -326,7 +327,8 @@ def near_key(key: str) -> str | None:
 
 def option_keys(given: Mapping[str, Any], unknown: bool = False) -> dict[str, Any]:
     """Options by their true keys: Python names become the option that they spell (`scan_snapshot_id`); InvalidError
-    for those that spell none, but where `unknown` ones may stand, as among the properties of a table."""
+    for those that spell none or look like a slip (`scan.snapshotid`: the read would be of another snapshot), but where
+    `unknown` ones may stand, as among the properties of a table."""
     return {_option_key(key, unknown): value for key, value in given.items()}
 
 
@@ -350,7 +352,12 @@ _OF_OTHERS = {
 
 
 def _option_key(key: str, unknown: bool) -> str:
-    if key in OPTIONS or "-" in key or "." in key:
+    if key in OPTIONS:
+        return key
+    if "-" in key or "." in key:
+        slip = None if unknown or find_option(key) is not None else near_key(key)
+        if slip is not None:
+            raise InvalidError("no such option", option=key, remedy=f"did you mean '{slip}'?")
         return key
     found = _PYTHON_NAMES.get(key) or _PYTHON_NAMES.get(f"scan_{key}")
     if found is not None or unknown:

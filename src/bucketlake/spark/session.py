@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame, SparkSession
 
 from bucketlake.catalog import DEFAULT_DATABASE, Catalog, open_catalog, parse_name
-from bucketlake.errors import InvalidError, UnsupportedError, no_attribute
+from bucketlake.errors import InvalidError, UnsupportedError, check_flags, no_attribute
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.maintenance.rules import Event, Rule
 from bucketlake.ops.progress import OnProgress
@@ -148,6 +148,7 @@ class Lake:
         `comment`), else of the write (`write_merge_schema=True`). Columns are matched by name, or `by_position`.
         Spec: docs/dataframes.md
         """
+        check_flags(by_position=by_position)
         rows = frame_of(self.spark, frame)
         columns = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
         with told_as_ours():
@@ -169,6 +170,7 @@ class Lake:
         default those that fit most warehouses. `lease`: how long others wait for a maintainer that died.
         Spec: docs/spec/maintenance.md#service
         """
+        check_flags(once=once)
         more = {"lease": lease, "on_event": on_event, "on_progress": on_progress}
         return maintain_lake(self, rules, once, more)
 
@@ -215,6 +217,7 @@ def connect(
     Errors: InvalidError (`settings` of a session that is there).
     Spec: docs/sessions.md
     """
+    check_flags(verbose=verbose is not None and verbose)
     catalog = open_catalog(warehouse, options)
     if spark is not None and not hasattr(spark, "conf"):
         remedy = "spark=SparkSession.builder.….getOrCreate(), or leave it out"

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from bucketlake.catalogs.names import last_part
-from bucketlake.errors import InvalidError, UnsupportedError, no_attribute
+from bucketlake.errors import InvalidError, UnsupportedError, check_flags, no_attribute
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.check.fsck import Run
 from bucketlake.ops.clean.orphans import OrphanFiles
@@ -294,6 +294,7 @@ class LakeTable(Streams):
         `on_progress`, ends the call. `buckets`: of a table with a fixed number, these ("0-3,7").
         Spec: docs/sql/procedures.md#compact, docs/spec/clustering.md
         """
+        check_flags(full=full is not None and full)
         order = OrderRequest(order_by, options.pop("order_strategy", None))
         request = compaction.Request(partitions, where, full is not False, idle, options.pop("buckets", None))
         table = self.table.with_options(options)
@@ -361,6 +362,7 @@ class LakeTable(Streams):
     ) -> OrphanFiles:
         """Remove files that nothing refers to: see `bucketlake.Table.remove_orphan_files`. `distributed`: Spark's tasks
         list and remove, for tables of very many files."""
+        check_flags(dry_run=dry_run, distributed=distributed)
         if distributed:
             cleaning = orphans.Cleaning(older_than, dry_run, threads, on_progress)
             return orphans.remove_orphan_files(self._running, self.table, cleaning)

@@ -93,7 +93,7 @@ def _alike(seconds: Seconds) -> Seconds:
     moments = np.clip(seconds, _LAST, _FAR).astype("datetime64[s]")
     years = moments.astype("datetime64[Y]")
     starts = years.astype("datetime64[D]").astype(np.int64)
-    leap = (years + 1).astype("datetime64[D]").astype(np.int64) - starts - 365
+    leap = (years + np.timedelta64(1, "Y")).astype("datetime64[D]").astype(np.int64) - starts - 365
     moved = moments.astype(np.int64) + (np.array(_kinds(), np.int64)[np.mod(starts, 7), leap] - starts) * _DAY
     found: Seconds = np.where(moments < np.datetime64(str(_RULES)), moments.astype(np.int64), moved)
     return found

@@ -124,6 +124,18 @@ class _Answers:
         others = self._theirs.listTables(database if both else None, pattern)
         return own + [one for one in others if one.isTemporary or (both and one.name.lower() not in hidden)]
 
+    def listViews(self, dbName: str | None = None, pattern: str | None = None) -> list[values.Table]:
+        database = self._layer.has_database(dbName)
+        if database is None:
+            return list(self._theirs.listViews(dbName, pattern))
+        found = [name for name in self._lake.catalog.list_views(database) if _matches(name, pattern)]
+        own = [values.Table(name, self._layer.catalog, [database], None, "VIEW", False) for name in found]
+        return own + [one for one in self._theirs.listViews(None, pattern) if one.isTemporary]
+
+    def listFunctions(self, dbName: str | None = None, pattern: str | None = None) -> list[values.Function]:
+        theirs = dbName is not None and self._layer.has_database(dbName) is None  # a lake's database holds none
+        return list(self._theirs.listFunctions(dbName if theirs else None, pattern))
+
     def tableExists(self, tableName: str, dbName: str | None = None) -> bool:
         found = self._layer.find(_in(dbName, tableName))
         return found is not None or bool(self._theirs.tableExists(tableName, dbName))

@@ -13,7 +13,7 @@ import threading
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import InvalidError, check_flags
 from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.sql import compound, statements
 from bucketlake.sql.attached import frames
@@ -32,6 +32,7 @@ _CATALOG = "spark.sql.catalog."
 
 def attach(lake: Lake, catalog: str, current: bool) -> None:
     """Let the calls of the lake's session reach the lake, as catalog `catalog`. Errors: InvalidError (`catalog`)."""
+    check_flags(current=current)
     session = lake.spark
     name = catalog.lower()
     if not _NAME.fullmatch(catalog) or name == SPARK_CATALOG:

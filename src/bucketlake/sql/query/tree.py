@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from itertools import takewhile
+from itertools import takewhile, zip_longest
 
 from sqlglot import exp
+from sqlglot.tokens import TokenType
 
 from bucketlake.sql.query.pushdown import Parsed, parse
 from bucketlake.sql.query.travel import FOLLOWS
@@ -14,6 +15,11 @@ from bucketlake.sql.text.text import Cursor, Token, tokenize
 from bucketlake.values import dataclass
 
 _PARSED = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "INSERT", "CREATE", "(")
+
+_STRICT = (  # Spark's keywords that name no table (`strictNonReserved`)
+    *("ANTI", "CROSS", "EXCEPT", "FULL", "INNER", "INTERSECT", "JOIN", "LATERAL", "LEFT", "NATURAL", "ON", "RIGHT"),
+    *("SEMI", "MINUS", "UNION", "USING"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +35,24 @@ class Named:
 
 
 def parsed_of(statement: str) -> Parsed | None:
-    """The statement's tree; None for what sqlglot does not know, or merges as it reads."""
+    """The statement's tree; None for what sqlglot does not know, merges as it reads, or takes for a clause where Spark
+    reads a name."""
     first = tokenize(statement)[:1]
     if not first or first[0].value.upper() not in _PARSED or "|>" in statement:
         return None
-    return parse(statement)
+    found = parse(statement)
+    return None if found is None or any(_unlike_spark(found)) else found
+
+
+def _unlike_spark(parsed: Parsed) -> Iterator[bool]:
+    """FETCH, ASOF JOIN, AS that no name follows, TABLESAMPLE without brackets: to Spark, the words are aliases."""
+    yield parsed.tree.find(exp.Fetch) is not None
+    yield any(join.method == "ASOF" for join in parsed.tree.find_all(exp.Join))
+    for token, behind in zip_longest(parsed.tokens, parsed.tokens[1:]):
+        if token.token_type is TokenType.ALIAS:
+            yield behind is None or behind.token_type in (TokenType.R_PAREN, TokenType.COMMA)
+        elif token.token_type is TokenType.TABLE_SAMPLE:
+            yield behind is None or behind.token_type is not TokenType.L_PAREN
 
 
 def lists_predicates(statement: str, tree: exp.Expr | None) -> bool:
@@ -114,11 +133,14 @@ def _named(cursor: Cursor, clauses: Clauses, follows: Collection[str]) -> Named:
 
 
 def _alias(cursor: Cursor, follows: Collection[str]) -> exp.Table | None:
-    """The alias that stands at the cursor, stepped over. `follows`: words that are none."""
-    token = cursor.peek()
-    if token is None or not (
-        cursor.accept("AS") or token.kind == "quoted" or (token.kind == "word" and token.value.upper() not in follows)
-    ):
+    """The alias that stands at the cursor, stepped over. `follows`: words that are none, unless nothing follows them
+    that they could begin: in `FROM t LIMIT` it is one, as in Spark's grammar."""
+    token, behind = cursor.peek(), cursor.peek(1)
+    if token is None or token.kind not in ("word", "quoted"):
+        return None
+    ends = behind is None or (behind.kind == "sign" and behind.value in (")", ",", ";"))
+    named = token.kind == "quoted" or (ends and token.value.upper() not in _STRICT)
+    if not named and not cursor.accept("AS") and token.value.upper() in follows:
         return None
     if not cursor.done:
         cursor.at += 1

@@ -221,10 +221,12 @@ def _listed(insert: Insert, own: list[str]) -> list[str]:
     if insert.columns is None:
         return own
     known = {name.lower(): name for name in own}
-    unknown = [name for name in insert.columns if name.lower() not in known]
+    written = [name if name in own else name.lower() for name in insert.columns]  # of names alike in case, its own
+    known.update({name: name for name in own})
+    unknown = [name for name, key in zip(insert.columns, written, strict=True) if key not in known]
     if unknown:
         raise InvalidError("no such column", column=unknown[0], columns=own, remedy=did_you_mean(unknown[0], own))
-    listed = [known[name.lower()] for name in insert.columns]
+    listed = [known[key] for key in written]
     if len(set(listed)) != len(listed):
         raise InvalidError("INSERT names a column twice", columns=insert.columns, remedy="name each column once")
     return listed

@@ -9,7 +9,7 @@ from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.redaction import redact_options
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.instants import shown_type as as_shown
-from bucketlake.sql.tables import catalog_views
+from bucketlake.sql.tables import catalog_views, describe_json
 from bucketlake.sql.tables.columns import spelled
 from bucketlake.sql.tables.ddl import accept_database, partition_spec
 from bucketlake.sql.tables.partitions import Spec, listed, not_found, resolved
@@ -36,8 +36,8 @@ _RESERVED = ("comment", "location", "owner")  # properties that Spark gives rows
 
 
 def describe(cursor: Cursor) -> Statement | None:
-    """DESC[RIBE] [TABLE] [EXTENDED | FORMATTED] t [PARTITION (…)] [column], DESC DATABASE d; queries and functions go
-    to Spark."""
+    """DESC[RIBE] [TABLE] [EXTENDED | FORMATTED] t [PARTITION (…)] [column] [AS JSON], DESC DATABASE d; queries and
+    functions go to Spark, and AS JSON where its grammar has none."""
     cursor.at += 1
     if accept_database(cursor):
         extended = cursor.accept("EXTENDED")
@@ -48,7 +48,9 @@ def describe(cursor: Cursor) -> Statement | None:
     extended = cursor.accept("EXTENDED") or cursor.accept("FORMATTED")
     cursor.table()
     partition = partition_spec(cursor) if cursor.accept("PARTITION") else None
-    column = None if cursor.done else cursor.identifier()
+    column = None if cursor.done or cursor.sees("AS", "JSON") else cursor.identifier()
+    if cursor.accept("AS", "JSON"):
+        return _Describe(True, None, partition, as_json=True) if extended and column is None else None
     word = "" if column is None or cursor.subject is None else _deltas(cursor.subject)
     if word and cursor.accept("."):
         raise _no_word(word, f"{column}.{cursor.identifier()}")
@@ -91,15 +93,22 @@ class _Describe:
     extended: bool
     column: str | None
     partition: Spec | None
+    as_json: bool = False
 
     def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
+        if self.as_json and self.partition is not None:
+            raise UnsupportedError("DESCRIBE … PARTITION … AS JSON", table=name.full, remedy="leave out AS JSON")
         view = catalog_views.find(lake, name)
+        if view is not None and self.as_json:
+            return describe_json.of_view(lake, name, view)
         if view is not None:
             return self._view(lake, name, view)
         word = _deltas((name.base,))
         if self.column is not None and word and not lake.catalog.table_exists(name.full):
             raise _no_word(word, self.column)
         table = lake.table(name.full)
+        if self.as_json:
+            return describe_json.of_table(lake, name, table)
         if self.column is None:
             rows = _columns(table)
             if self.extended:

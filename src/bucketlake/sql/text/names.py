@@ -87,7 +87,7 @@ def find(lake: Lake, parts: tuple[str, ...]) -> LakeName | None:
 
 def is_elsewhere(lake: Lake, parts: tuple[str, ...]) -> bool:
     """Whether the name says that it is of another catalog that the session has."""
-    return len(parts) > 2 and parts[0].lower() in lake.other_catalogs
+    return len(parts) > 2 and parts[0].lower() in {*lake.other_catalogs, SPARK_CATALOG}
 
 
 def is_sparks(lake: Lake, parts: tuple[str, ...]) -> bool:

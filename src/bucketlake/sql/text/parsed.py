@@ -49,7 +49,7 @@ def execute(lake: Lake, statement: str, parse: Parse, foreign: Callable[[], Data
     if found is None:
         return foreign()
     catalog = _catalog(cursor.subject, found)
-    if catalog in lake.other_catalogs or (cursor.subject is None and catalog == names.SPARK_CATALOG):
+    if catalog in lake.other_catalogs or catalog == names.SPARK_CATALOG:
         return foreign()
     if cursor.subject is None:
         spoken = cursor.tokens[0].value.upper() in _OF_THE_SESSION or not lake.in_spark_catalog

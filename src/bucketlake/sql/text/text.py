@@ -50,6 +50,7 @@ class Token:
 _CLOSED = re.compile(  # up to a literal or comment that is not closed
     r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|--[^\n]*|/\*.*?\*/|[^'"`/-]|/(?!\*)|-(?!-))*""", re.DOTALL
 )
+_NO_BYTES = re.compile(r"""(?i)(?<![\w'"`])x(['"])(?![0-9a-f]*\1)""")
 _RAW = (TokenType.RAW_STRING, TokenType.NATIONAL_STRING)
 _NUMBERS = (TokenType.NUMBER, TokenType.HEX_STRING, TokenType.BIT_STRING, TokenType.BYTE_STRING)
 
@@ -75,8 +76,10 @@ def _tokens(text: str) -> tuple[Token, ...]:
         raw = Spark().tokenize("x " + text)[1:]
     except TokenError as error:
         closed = _CLOSED.match(text)
-        where = _told_place(text, closed.end() if closed else 0)
-        raise InvalidError("SQL text cannot be read", **where, remedy="close the literal or comment") from error
+        at, remedy = closed.end() if closed else 0, "close the literal or comment"
+        if at == len(text) and (bytes_ := _NO_BYTES.search(text)):
+            at, remedy = bytes_.start(), "write bytes as X'1F'"
+        raise InvalidError("SQL text cannot be read", **_told_place(text, at), remedy=remedy) from error
     tokens: list[Token] = []
     for token in raw:
         start, end = token.start - 2, token.end - 1
@@ -363,8 +366,9 @@ class Cursor:
 
     def sample(self) -> int | None:
         """Step over a TABLESAMPLE clause if one comes next: where it ends."""
-        if not self.accept("TABLESAMPLE"):
+        if not self.sees("TABLESAMPLE", "("):
             return None
+        self.at += 1
         for _ in range(2):
             self.expect("(")
             self.until(")")
