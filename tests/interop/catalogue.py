@@ -17,7 +17,7 @@ from bucketlake.types.parse import parse_type_text
 CODECS = {
     "parquet": ("snappy", "none", "gzip", "lz4_raw", "zstd"),
     "orc": ("snappy", "none", "zlib", "lz4", "zstd"),
-    "avro": ("snappy", "null", "zstd", "deflate", "bzip2", "xz"),
+    "avro": ("snappy", "null", "zstd", "deflate"),
 }
 KV = {"k": "INT", "v": "STRING"}
 
