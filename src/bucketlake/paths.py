@@ -29,7 +29,7 @@ from bucketlake.file_names import (
     listed_roots,
     local_path,
 )
-from bucketlake.format.data.pieces import PREFIX, piece_of
+from bucketlake.format.data.pieces import piece_of
 from bucketlake.format.index.index_manifest import IndexFile
 from bucketlake.format.metadata.manifest import DataFile, FileRef
 from bucketlake.format.row.binary_row import from_serialized, serialized
@@ -226,10 +226,8 @@ class TablePaths:
         does not allow it.
         """
         if file.external_path:
-            path = self.outside(file.external_path)
-        else:
-            path = f"{bucket_path}/{check_name(file.file_name, 'data file')}"
-        return path if not file.file_name.startswith(PREFIX) else _whole(path)
+            return self.outside(_whole(file.external_path))  # looked at where it leads: a piece's folder is beside it
+        return _whole(f"{bucket_path}/{check_name(file.file_name, 'data file')}")
 
     def extra_path(self, bucket_path: str, file: DataFile | FileRef, name: str) -> str:
         """Where one of a data file's `extra_files` lies: beside it."""

@@ -83,6 +83,22 @@ def test_what_is_lost_or_lies_is_told(tmp_path: Path, form: str) -> None:
     assert {finding.code for finding in table.fsck().findings} == {"changelog-file-missing"}
 
 
+def test_no_piece_leads_out_of_the_folders_of_a_table(tmp_path: Path) -> None:
+    """What lies beside the folder that is named is looked at as what is named itself."""
+    table = made(tmp_path, "parquet")
+    (listed,) = table.store.manifest_list(table.store.snapshot(1).delta_manifest_list)
+    (entry, *_) = table.store.manifest(listed)
+    name = "compacted-changelog-x$0-9-0-9.cc-parquet"
+    for folder, leads_out in ((table.path, True), (f"{table.path}/bucket-1", False)):
+        file = replace(entry.file, file_name=name, external_path=f"{folder}/{name}")
+        if leads_out:
+            with pytest.raises(CorruptError, match="outside of the table"):
+                table.store.paths.file_path("", file)
+        else:
+            found = table.store.paths.file_path("", file)
+            assert found == f"{table.path}/bucket-0/compacted-changelog-x$0-9.cc-parquet"
+
+
 def test_they_go_with_their_snapshot(tmp_path: Path) -> None:
     table = made(tmp_path, "parquet")
     table.write_arrow(pa.table({"p": [1], "k": [1], "v": ["x"]}, schema=SCHEMA))

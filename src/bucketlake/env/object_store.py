@@ -28,6 +28,7 @@ from typing import Any, BinaryIO, cast
 from bucketlake.env.clients import MOST_CLIENTS, client, kind_of
 from bucketlake.env.env import Env
 from bucketlake.env.local import LocalStorage
+from bucketlake.env.ranges import RangedInput
 from bucketlake.env.sizes import whole
 from bucketlake.env.storage import FileInfo, Storage, deleted_one_by_one, outside
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, StorageError, UnsupportedError
@@ -266,36 +267,17 @@ class ObjectStorage:
         return client(bucket, self.options), key
 
 
-class _Input(io.RawIOBase):
+class _Input(RangedInput):
     """Reads ranges of one object."""
 
     def __init__(self, store: Any, key: str, path: str, size: int) -> None:
-        self._store, self._key, self._path, self._size = store, key, path, size
-        self._place = 0
+        super().__init__(size)
+        self._store, self._key, self._path = store, key, path
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._place
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
-        self._place = max(0, start + offset)
-        return self._place
-
-    def readinto(self, buffer: Any) -> int:
-        count = min(len(buffer), self._size - self._place)
-        if count <= 0:
-            return 0
+    def _at(self, place: int, count: int) -> bytes:
         with _translated("cannot read", self._path):
-            data = obstore.get_range(self._store, self._key, start=self._place, length=count)
-        buffer[:count] = memoryview(data)
-        self._place += count
-        return count
+            found: bytes = obstore.get_range(self._store, self._key, start=place, length=count)
+        return found
 
 
 class _Output(io.RawIOBase):

@@ -179,7 +179,10 @@ def compress(data: bytes, codec: str, level: int) -> bytes:
         packer = zlib.compressobj(wbits=-15)
         return packer.compress(data) + packer.flush()
     if codec in ("bzip2", "xz"):
-        return bz2.compress(data) if codec == "bzip2" else lzma.compress(data)
+        try:
+            return bz2.compress(data) if codec == "bzip2" else lzma.compress(data)
+        except ImportError as error:
+            raise _lacking(codec) from error
     if codec == "null":
         return data
     raise UnsupportedError("compression is not supported in avro", compression=codec)
@@ -204,9 +207,17 @@ def decompress(data: bytes, codec: str) -> bytes:
             if zlib.crc32(plain) != int.from_bytes(data[-4:], "big"):
                 raise CorruptError("avro block with a wrong checksum")
             return bytes(plain)
+    except ImportError as error:
+        raise _lacking(codec) from error
     except (zlib.error, OSError, ValueError, pa.ArrowException) as error:
         raise CorruptError("avro block does not decompress", codec=codec, reason=str(error)) from error
     raise UnsupportedError("compression is not supported in avro", compression=codec)
+
+
+def _lacking(codec: str) -> UnsupportedError:
+    return UnsupportedError(
+        "this Python was built without a compression", compression=codec, remedy="use another Python, or another codec"
+    )
 
 
 def _inflated(data: bytes, limit: int) -> bytes | None:

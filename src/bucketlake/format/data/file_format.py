@@ -10,7 +10,7 @@ from dataclasses import field
 
 from bucketlake.errors import CorruptError, InvalidError, UnsupportedError
 from bucketlake.format.data.pieces import FORMAT as MERGED
-from bucketlake.format.data.pieces import PREFIX
+from bucketlake.format.data.pieces import piece_of
 from bucketlake.options.map_layout import SHREDDING, MapLayout, map_layouts
 from bucketlake.options.options import DATA_FORMATS, TableOptions, parse_memory_size
 from bucketlake.values import dataclass
@@ -91,7 +91,7 @@ def format_of(path: str) -> str:
     CorruptError for a name without a known one."""
     name = path.rsplit("/", 1)[-1]
     parts = name.lower().split(".")
-    if name.startswith(PREFIX):
+    if piece_of(name) is not None:
         parts[-1] = parts[-1].removeprefix(MERGED)
     if parts[-1] in _COMPRESSED_SUFFIXES:
         parts.pop()

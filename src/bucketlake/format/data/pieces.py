@@ -1,7 +1,7 @@
 """Changelog files that Flink merged (`precommit-compact`): the files of several buckets, one behind the other, as one.
 
     piece_of(name) -> Piece | None                       what a file's name means
-    open_piece(opened, path, start, length) -> BinaryIO the piece of an open file, as a file
+    open_piece(opened, path, start, length) -> BinaryIO  the piece of an open file, as a file
 
 The file lies in the bucket whose piece comes first: `compacted-changelog-<id>$<bucket>-<length>.cc-<format>`, whose own
 entry means these first bytes. Other buckets' entries add `-<offset>-<length>` to the name; no file has it.
@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import io
 import re
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
+from bucketlake.env.ranges import RangedInput
 from bucketlake.format.guard import check_size
 from bucketlake.values import dataclass
 
@@ -51,31 +52,11 @@ def open_piece(opened: BinaryIO, path: str, start: int, length: int) -> BinaryIO
     return cast("BinaryIO", io.BufferedReader(_Piece(opened, start, length), BUFFER))
 
 
-class _Piece(io.RawIOBase):
+class _Piece(RangedInput):
     def __init__(self, opened: BinaryIO, start: int, length: int) -> None:
-        self._opened, self._start, self._length = opened, start, length
-        self._place = 0
+        super().__init__(length)
+        self._opened, self._start = opened, start
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._place
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._length}[whence]
-        self._place = max(0, start + offset)
-        return self._place
-
-    def readinto(self, buffer: Any) -> int:
-        count = min(len(buffer), self._length - self._place)
-        if count <= 0:
-            return 0
-        self._opened.seek(self._start + self._place)
-        data = self._opened.read(count)
-        buffer[: len(data)] = data
-        self._place += len(data)
-        return len(data)
+    def _at(self, place: int, count: int) -> bytes:
+        self._opened.seek(self._start + place)
+        return self._opened.read(count)

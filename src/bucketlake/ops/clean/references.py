@@ -189,12 +189,13 @@ class References:
     def folders_lacking(self, missing: Hashes) -> set[str]:
         """The folders in which a file that is told of is not, of those with these names. Costs nothing without them."""
         lacking: set[str] = set()
-        if len(missing):
+        names = frozenset(missing.tolist())
+        if names:
             told: list[_Manifest | _Indexes] = [*self.manifests.values(), *self.shown.values()]
             told += self.indexes.values()
             for one in told:
                 if np.isin(one.added, missing).any():
-                    lacking |= _folders_lacking(one.store, one.paths(missing))
+                    lacking |= _folders_lacking(one.store, one.paths(names))
         return lacking
 
 
@@ -215,17 +216,15 @@ class _Manifest:
         deleted = [ref for ref in refs if ref.kind != FileKind.ADD]
         return cls(store, file, _hashes_of(added), _hashes_of(deleted))
 
-    def paths(self, missing: Hashes) -> list[str]:
+    def paths(self, names: frozenset[int]) -> list[str]:
         """Where the files with these names lie, with what lies beside them; none where the manifest is gone by now:
         what it told of may go too."""
+        found = []
         with suppress(NotFoundError):
-            found = []
             for ref in self.store.refs(self.file):
-                there = ref.kind == FileKind.ADD
-                if there and np.isin(_hashes_of([ref]), missing).any():
+                if ref.kind == FileKind.ADD and not names.isdisjoint(_hashes_of([ref]).tolist()):
                     found += _paths(self.store, ref)
-            return found
-        return []
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,12 +240,12 @@ class _Indexes:
         """NotFoundError where it is gone."""
         return cls(store, name, hashes(entry.file.file_name for entry in store.index_entries(name)))
 
-    def paths(self, missing: Hashes) -> list[str]:
+    def paths(self, names: frozenset[int]) -> list[str]:
         """See `_Manifest.paths`."""
         found = []
         with suppress(NotFoundError):
             for entry in self.store.index_entries(self.name):
-                if np.isin(hashes([entry.file.file_name]), missing).any():
+                if not names.isdisjoint(hashes([entry.file.file_name]).tolist()):
                     with suppress(InvalidError):  # the session does not allow to look there
                         found.append(self.store.paths.index_path(entry.partition, entry.bucket, entry.file))
         return found
