@@ -22,6 +22,7 @@ DV = {"deletion-vectors.enabled": "true"}
 LOOKUP = {"changelog-producer": "lookup"}
 AVRO = {"file.format": "avro"}
 KEPT = "snapshot.num-retained"
+CLUSTERED = {"pk-clustering-override": "true", "clustering.columns": "s"}
 AGGREGATES = {"fields.v.aggregate-function": "sum", "fields.s.aggregate-function": "listagg"}
 KEYED: tuple[dict[str, str], ...] = (
     *({"manifest.compression": codec} for codec in ("null", "snappy", "deflate", "bzip2", "xz")),
@@ -66,6 +67,11 @@ KEYED: tuple[dict[str, str], ...] = (
     {"num-levels": "3", "compaction.size-ratio": "50"},
     {"compaction.file-num-limit": "3", "compaction.total-size-threshold": "1 mb"},
     {"commit.force-compact": "true"},
+    {**DV, **CLUSTERED},
+    {**DV, **CLUSTERED, "clustering.columns": "v", "data-file.thin-mode": "true", "changelog-producer": "input"},
+    {**DV, **CLUSTERED, "clustering.columns": "ts,d", "deletion-vectors.bitmap64": "true", "target-file-size": "1 kb"},
+    {**DV, **CLUSTERED, "bucket": "-1", "file.format": "orc"},
+    {**CLUSTERED, "merge-engine": "first-row"},
 )
 APPENDED: tuple[dict[str, str], ...] = (
     AVRO,

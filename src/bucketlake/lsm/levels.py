@@ -4,6 +4,7 @@
     Levels.of(files, key_range, num_levels=2)   .level0 (newest first), .runs, .sorted_runs(), .update(before, after) …
     sections(files, key_range) -> list[list[SortedRun]]     sections ascend by key; runs of one oldest first
     KeyRange = Callable[[DataFile], tuple[Bound, Bound]]    (min, max) of a file: key_range_of(key fields)
+    file_ranges(schema) -> KeyRange | None                  None where files are not in the order of the key
 
 Spec: docs/spec/merge.md#levels
 """
@@ -21,10 +22,11 @@ from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.row.binary_row import without_arity_header
 from bucketlake.format.row.order import ranked_row
 from bucketlake.lsm.keys import Bound
+from bucketlake.schema.schema import TableSchema
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
-__all__ = ["KeyRange", "Levels", "SortedRun", "key_range_of", "sections"]
+__all__ = ["KeyRange", "Levels", "SortedRun", "file_ranges", "key_range_of", "sections"]
 
 KeyRange = Callable[[DataFile], tuple[Bound, Bound]]
 FEW = 16  # a level this many times larger than what joins it is not sorted anew
@@ -45,6 +47,11 @@ def key_range_of(fields: Sequence[DataField]) -> KeyRange:
             raise CorruptError(error.what, file=file.file_name, **error.details) from error
 
     return key_range
+
+
+def file_ranges(schema: TableSchema) -> KeyRange | None:
+    """How to read the key range of a file of keyed rows; None where files are in another order than the key's."""
+    return None if schema.clustered else key_range_of(schema.key_fields)
 
 
 @dataclass(frozen=True, slots=True)

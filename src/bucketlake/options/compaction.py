@@ -5,7 +5,7 @@ Spec: docs/spec/schema.md#options
 
 from __future__ import annotations
 
-from bucketlake.options.model import HONOURED, READS, Option
+from bucketlake.options.model import HONOURED, Option
 
 ROWS = (
     Option(
@@ -183,7 +183,14 @@ ROWS = (
         "num-sorted-run.compaction-trigger", "int", "5", HONOURED, "Sorted runs at which compaction starts.", least=1
     ),
     Option("num-sorted-run.stop-trigger", "int", None, HONOURED, "Sorted runs at which writing waits.", least=1),
-    Option("pk-clustering-override", "bool", "false", READS, "Cluster a keyed table by other columns.", mutable=False),
+    Option(
+        "pk-clustering-override",
+        "bool",
+        "false",
+        HONOURED,
+        "Order keyed rows by other columns.",
+        mutable=False,
+    ),
     Option(
         "sort-compaction.local-sample.magnification",
         "int",

@@ -201,8 +201,8 @@ def levels(store: Store, partition: bytes, bucket: int, snapshot: int | None = N
     if files.height > MOST_FILES:
         largest = files["file_size"].arg_sort(descending=True).head(MOST_FILES).sort()
         listed = files[largest]
-    names = list(store.schema.trimmed_primary_keys) if keyed else []
-    low_texts, high_texts, low, high, scale = _key_ranges(store, listed, names)
+    names = [item.name.removeprefix("_KEY_") for item in store.schema.bound_fields(1)] if keyed else []
+    low_texts, high_texts, low, high, scale = _key_ranges(store, listed)
     found = [
         LevelFile(
             name=cut(row["file_name"]),
@@ -261,12 +261,14 @@ Texts = Sequence[str | None]
 Ranges = tuple[Texts, Texts, Sequence[float | None], Sequence[float | None], str | None]
 
 
-def _key_ranges(store: Store, files: pl.DataFrame, names: Sequence[str]) -> Ranges:
-    """Texts of first and last keys, where they lie from 0 to 1, and by which scale."""
+def _key_ranges(store: Store, files: pl.DataFrame) -> Ranges:
+    """Texts of first and last keys, where they lie from 0 to 1, and by which scale; none where files of level 0 are in
+    another order than others."""
     none = [None] * files.height
-    if not names or files.is_empty():
+    levels = {0 if level == 0 else 1 for level in files["level"].to_list()}
+    if not store.schema.primary_keys or (len(levels) != 1 and (store.schema.clustered or not levels)):
         return none, none, none, none, None
-    types = [field.type for field in store.schema.select(names)]
+    types = [field.type for field in store.schema.bound_fields(max(levels))]
     rows = files["min_key"].to_list() + files["max_key"].to_list()
     with decoding("keys of files cannot be read", store.paths.root):
         check_rows(rows, types)

@@ -215,6 +215,18 @@ class TableSchema:
         return tuple(replace(f, id=f.id + KEY_FIELD_ID_START, name=f"_KEY_{f.name}", description=None) for f in keys)
 
     @cached_property
+    def clustered(self) -> bool:
+        """Whether files of keyed rows above level 0 are in the order of other columns than the key's: option
+        'pk-clustering-override'."""
+        return bool(self.primary_keys) and bool(self.table_options.get("pk-clustering-override"))
+
+    def bound_fields(self, level: int) -> tuple[DataField, ...]:
+        """The columns of a file's `min_key` and `max_key`: of its first and last row."""
+        if not self.clustered or level == 0:
+            return self.key_fields
+        return tuple(self.select(self.table_options.names("clustering.columns")))
+
+    @cached_property
     def key_value_fields(self) -> tuple[DataField, ...]:
         """The layout of primary-key rows in memory: keys, _SEQUENCE_NUMBER, _VALUE_KIND, then all columns."""
         return (*self.key_fields, SEQUENCE_FIELD, KIND_FIELD, *self.fields)

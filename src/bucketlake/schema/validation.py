@@ -14,6 +14,7 @@ from bucketlake.options.merge import COMPUTING
 from bucketlake.options.options import TableOptions, refuse_options, written_formats
 from bucketlake.schema.blobs import check_blobs, refuse_blobs
 from bucketlake.schema.chain import check_chain
+from bucketlake.schema.clustering import check_clustered
 from bucketlake.schema.external_folders import external_folders
 from bucketlake.schema.file_indexes import validate_file_indexes
 from bucketlake.schema.map_layouts import check_map_layouts
@@ -441,6 +442,7 @@ def _check_special_columns(schema: TableSchema, options: TableOptions) -> None:
 
 
 def _check_deletion_vectors(schema: TableSchema, options: TableOptions) -> None:
+    check_clustered(schema)
     if not options.get("deletion-vectors.enabled"):
         return
     _need(
@@ -448,7 +450,7 @@ def _check_deletion_vectors(schema: TableSchema, options: TableOptions) -> None:
         "Deletion vectors mode is only supported for NONE/INPUT/LOOKUP changelog producer now.",
     )
     _need(
-        options.get("merge-engine") != "first-row" or not schema.primary_keys,
+        options.get("merge-engine") != "first-row" or not schema.primary_keys or schema.clustered,
         "First row merge engine does not need deletion vectors because there is no deletion of old data in this merge "
         "engine.",
     )

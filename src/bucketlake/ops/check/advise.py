@@ -227,7 +227,7 @@ class _Look:
     def _reading(self) -> Iterator[Advice]:
         """How much of the bytes a read must merge."""
         whole = sum(entry.file.file_size for entry in self._entries)
-        if not self._keyed or whole < LITTLE or len(self._entries) < FEW:
+        if not self._keyed or self._store.schema.clustered or whole < LITTLE or len(self._entries) < FEW:
             return
         key_range = key_range_of(self._store.schema.key_fields)
         merged = 0

@@ -108,7 +108,14 @@ class _Keys:
             by_name = {item.name.removeprefix("_KEY_"): item for item in keys}
             self._placed(batch, [by_name[name] for name in self.store.schema.bucket_keys])
 
+    @property
+    def _unordered(self) -> bool:
+        """Whether the file is in the order of other columns than the key's."""
+        return self.store.schema.clustered and self.file.level > 0
+
     def _ordered(self, batch: pa.RecordBatch, order: KeyOrder) -> None:
+        if self._unordered:
+            return
         view = order.view(batch)
         first = view.at(0)
         if self.last is not None:
@@ -148,7 +155,8 @@ class _Keys:
             if count:
                 yield code, f"{count} {what}", count
         if self.store.schema.primary_keys and self.edges:
-            yield from self._beyond()
+            if not self._unordered:
+                yield from self._beyond()
             if file.delete_row_count is not None and file.delete_row_count not in (-1, self.deletes):
                 yield "delete-count", f"{self.deletes} deletes, {file.delete_row_count} are recorded", 1
         if self.numbers and not self.store.options.get("sequence.snapshot-ordering"):

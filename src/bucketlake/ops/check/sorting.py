@@ -26,6 +26,7 @@ from bucketlake.ops.rows.one_file import file_layout, read_numbered_file
 from bucketlake.ops.rows.roll import Rolling, rolled
 from bucketlake.ops.table.made import remove_files
 from bucketlake.ops.table.store import Store
+from bucketlake.schema.clustering import refuse_clustered
 from bucketlake.schema.schema import SEQUENCE_FIELD, BucketMode
 from bucketlake.types.model import DataField, arrow_schema
 
@@ -38,6 +39,7 @@ class BucketRows:
     that a file counts, how far sequence numbers of its rows are moved."""
 
     def __init__(self, store: Store, marks: Marks) -> None:
+        refuse_clustered(store.schema, "repairing rows of a table")
         self._store, self._marks = store, marks
         self._order = order_of(store.schema, store.options) if store.schema.primary_keys else None
         self._passing: list[tuple[bytes, int, DataFile]] = []

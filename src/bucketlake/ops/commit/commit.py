@@ -352,7 +352,7 @@ def _check_beside(messages: Sequence[CommitMessage], view: View) -> None:
 
 def _upgraded(store: Store, entries: tuple[ManifestEntry, ...]) -> tuple[ManifestEntry, ...]:
     """With `overwrite-upgrade`, buckets whose new files overlap nothing go to the top level at once."""
-    if not store.schema.primary_keys or not store.options.get("overwrite-upgrade"):
+    if not store.schema.primary_keys or store.schema.clustered or not store.options.get("overwrite-upgrade"):
         return entries
     if any(entry.file.level > 0 or entry.bucket < 0 for entry in entries):
         return entries

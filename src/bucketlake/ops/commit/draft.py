@@ -18,7 +18,7 @@ from bucketlake.format.guard import decoding, json_object
 from bucketlake.format.metadata.manifest import FileKind, FileSource, ManifestEntry, ManifestFile
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.format.metadata.stats import EMPTY_STATS
-from bucketlake.lsm.levels import key_range_of
+from bucketlake.lsm.levels import file_ranges
 from bucketlake.ops.buckets.postpone import after
 from bucketlake.ops.commit.chain import Guard
 from bucketlake.ops.commit.conflicts import Base, CommitName, Rules, check, name_of
@@ -104,7 +104,7 @@ class Drafts:
         self._store = store
         self._unaware = unaware
         self._tracked = schema.tracks_rows
-        key_range = key_range_of(schema.key_fields) if schema.primary_keys else None
+        key_range = file_ranges(schema) if schema.primary_keys else None
         self._rules = Rules(key_range, unaware, schema.data_evolution)
         self._drop_stats = bool(store.options.get("manifest.delete-file-drop-stats"))
         self._guard = guard

@@ -19,7 +19,7 @@ from bucketlake.errors import ConflictError
 from bucketlake.format.data.blob import is_blob
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
-from bucketlake.lsm.levels import key_range_of
+from bucketlake.lsm.levels import file_ranges
 from bucketlake.ops.commit.conflicts import Base, CommitName, Rules, check, name_of, row_range
 from bucketlake.ops.commit.outcome import Outcome
 from bucketlake.ops.commit.publish import Publisher, Request
@@ -151,7 +151,7 @@ def publish_standing(
     free, are the caller's to remove. Errors: as `Publisher.publish`; no ConflictError for what a group meets.
     """
     unaware = store.schema.bucket_mode is BucketMode.UNAWARE
-    keys = key_range_of(store.schema.key_fields) if store.schema.primary_keys else None
+    keys = file_ranges(store.schema) if store.schema.primary_keys else None
     rules = Rules(keys, unaware, store.schema.data_evolution)
     name = CommitName(0, user, BATCH_COMMIT_IDENTIFIER, CommitKind.COMPACT)
     changes = [changes_of(compact_changes(message) for message in group) for group in groups]

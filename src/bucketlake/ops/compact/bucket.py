@@ -17,6 +17,7 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lsm.compaction import CompactionPick, CompactionRule, Moment, pick
 from bucketlake.lsm.levels import Levels, key_range_of
 from bucketlake.ops.buckets.dynamic import hash_files, key_check
+from bucketlake.ops.compact.clustered import ClusteredBucket, ClusteredRewrite, picked_clustered
 from bucketlake.ops.rewrite.rewrite import Bucket, Outcome, Rewrite
 from bucketlake.ops.rows.deletions import load_vectors, write_vectors
 from bucketlake.ops.rows.record_expiry import RowExpiry
@@ -130,11 +131,14 @@ class Planner:
         self._moment = Moment(local_from_epoch(store.env.clock.now_millis()))
         expiry = RowExpiry.of(store)
         self._expired = {} if expiry is None else {"expired": expiry.concerns}
+        self._store = store
 
     def pick(self, files: tuple[DataFile, ...], index: IndexFile | None) -> CompactionPick | None:
         """What to compact of a bucket now."""
-        levels = Levels.of(files, self._key_range, self._rule.num_levels)
         marked = {part.data_file_name for part in (index.dv_ranges or ())} if index is not None else set()
+        if self._store.schema.clustered:
+            return picked_clustered(self._store, files, full=self._full, marked=marked)
+        levels = Levels.of(files, self._key_range, self._rule.num_levels)
         return pick(levels, self._rule, self._moment, full=self._full, marked=marked, **self._expired)
 
 
@@ -145,13 +149,18 @@ def compact_bucket(store: Store, unit: CompactUnit) -> CommitMessage | None:
     Errors: NotFoundError or CorruptError for files that are gone or damaged, what the merge engine raises.
     Spec: docs/spec/compaction.md
     """
-    rule = CompactionRule.of(store.options)
-    levels = Levels.of(unit.files, key_range_of(store.schema.key_fields), rule.num_levels)
     entry = None if unit.vectors is None else IndexEntry(FileKind.ADD, unit.partition, unit.bucket, unit.vectors)
     vectors = {} if entry is None else load_vectors(store, [entry])
     index = "" if entry is None else store.paths.index_path(unit.partition, unit.bucket, entry.file)
     whole = len(unit.pick.files) == len(unit.files)  # others read few of a bucket's keys: a third more work for little
     check = key_check(store, unit.partition, unit.bucket, unit.hashes) if whole and unit.hashes is not None else None
+    if store.schema.clustered:
+        bucket = ClusteredBucket(unit.partition, unit.bucket, unit.files, vectors, index, check)
+        clustered = ClusteredRewrite(store, bucket)
+        with all_or_nothing([clustered]):
+            return _message(store, unit, clustered.run(unit.pick))
+    rule = CompactionRule.of(store.options)
+    levels = Levels.of(unit.files, key_range_of(store.schema.key_fields), rule.num_levels)
     rewrite = Rewrite(store, Bucket(unit.partition, unit.bucket, levels, vectors, index, unit.tells, check), rule)
     with all_or_nothing([rewrite]):
         return _message(store, unit, rewrite.run(unit.pick))

@@ -42,9 +42,10 @@ class Place:
 
     @classmethod
     def of(cls, store: Store, split: Split) -> Place:
-        """A split as a place; pending files have no ranges."""
+        """A split as a place; files in no order of keys have no ranges."""
         files = KeyedFiles(store, split.bucket_path)
-        return cls(store, split, files, [] if split.bucket == POSTPONE_BUCKET else files.bounds(split.files))
+        ordered = split.bucket != POSTPONE_BUCKET and not store.schema.clustered
+        return cls(store, split, files, files.bounds(split.files) if ordered else [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ def keys_by_place(
     for partition, part in _by_partition(store, keys, places):
         for place, own in _of_buckets(store, places.get(partition, ()), part):
             found = AskedKeys(place.store, own, place.files, cache)
-            if place.split.bucket == POSTPONE_BUCKET or found.meets(place.ranges):
+            if not place.ranges or found.meets(place.ranges):
                 yield place, found
 
 

@@ -84,8 +84,8 @@ class AskedKeys:
         self, split: Split, file: DataFile, fields: Sequence[DataField], gone: Mask | None
     ) -> Iterator[pa.RecordBatch]:
         """See KeyFilter."""
-        if split.bucket == POSTPONE_BUCKET:
-            yield from self._pending(split, file, fields)
+        if split.bucket == POSTPONE_BUCKET or (self._store.schema.clustered and file.level > 0):
+            yield from self._unordered(split, file, fields, gone)
             return
         start, stop = self._span(self._files.bounds([file])[0])
         if start == stop:
@@ -106,16 +106,25 @@ class AskedKeys:
             self._cache.put(key, found)
         return found
 
-    def _pending(self, split: Split, file: DataFile, fields: Sequence[DataField]) -> Iterator[pa.RecordBatch]:
-        """Rows of a file that is in no order: those whose key is asked for."""
+    def _unordered(
+        self, split: Split, file: DataFile, fields: Sequence[DataField], gone: Mask | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of a file that is in no order of keys: those whose key is asked for, and its key columns first."""
         if self._encoded is None:
             self._encoded = self._values(self.keys)
         files = KeyedFiles(self._store, split.bucket_path)
+        keys = self._store.schema.key_fields
+        wanted = [*fields, *(item for item in keys if item not in fields)]
         for part in files.parts(file):
-            for batch in files.read(file, part.number, fields):
-                rows = batch.filter(pc.is_in(self._values(batch), self._encoded))
+            first = part.start
+            for batch in files.read(file, part.number, wanted):
+                asked = pc.is_in(self._values(batch), self._encoded)
+                if gone is not None:
+                    asked = pc.and_(asked, pa.array(~gone[first : first + batch.num_rows]))
+                first += batch.num_rows
+                rows = batch.filter(asked)
                 if rows.num_rows:
-                    yield rows
+                    yield rows.select([item.name for item in fields])
 
     def _values(self, rows: pa.RecordBatch) -> pa.Array:
         return encoded([rows.column(f.name) for f in self._store.schema.key_fields], self._store.schema.key_fields)

@@ -48,6 +48,7 @@ from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user
+from bucketlake.schema.clustering import refuse_clustered
 from bucketlake.schema.schema import BucketMode
 from bucketlake.values import dataclass
 
@@ -122,6 +123,7 @@ def rescale_due(
 
 
 def _check(store: Store, request: RescaleRequest) -> None:
+    refuse_clustered(store.schema, "rescaling a table")
     mode, number = store.schema.bucket_mode, request.bucket_num
     if mode not in (BucketMode.FIXED, BucketMode.POSTPONE):
         raise UnsupportedError(

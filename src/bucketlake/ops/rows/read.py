@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
 from itertools import chain
@@ -22,7 +23,7 @@ from bucketlake.format.row.hashing import assign_buckets
 from bucketlake.lazy import pc
 from bucketlake.lsm.changelog import TrackedRun, merge_settled, settles
 from bucketlake.lsm.difference import DELETE, difference
-from bucketlake.lsm.engines.engines import MergeEngine
+from bucketlake.lsm.engines.engines import Deduplicate, MergeEngine
 from bucketlake.lsm.engines.rules import engine_of, order_of
 from bucketlake.lsm.keys import KeyOrder
 from bucketlake.lsm.levels import Levels, key_range_of, sections
@@ -42,6 +43,7 @@ from bucketlake.options.options import TableOptions
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.predicate.evaluate import mask
 from bucketlake.predicate.tree import And, Predicate, columns_of, conjunction, is_exact, rename, restrict
+from bucketlake.schema.clustering import refuse_clustered
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, TRACKING, column_names
 from bucketlake.types.encoded import fitting
 from bucketlake.types.model import DataField, arrow_schema
@@ -322,6 +324,10 @@ class SplitReader:
         """The merged rows as keys, sequence number, kind and what the merge needs of the other columns."""
         engine, order = engine_of(self._schema, self._store.options), order_of(self._schema, self._store.options)
         layout, below = self._merge_layout(engine, order, wanted), self._key_part(predicate)
+        if self._schema.clustered:
+            with self._by_key(layout, below, order) as runs:
+                yield from merge_runs(runs, order, engine, drop_deletes=not deletes, ordered=ordered)
+            return
         settled = engine.computes and settles(self._store.options)
         for section in sections(self._split.files, key_range_of(order.fields)):
             if settled and len(section) > 1:
@@ -331,11 +337,33 @@ class SplitReader:
                 runs = [self._run(run.files, layout, below) for run in section]
                 yield from merge_runs(runs, order, engine, drop_deletes=not deletes, ordered=ordered)
 
+    @contextmanager
+    def _by_key(
+        self, layout: Sequence[DataField], below: Predicate | None, order: KeyOrder
+    ) -> Iterator[list[Iterator[pa.RecordBatch]]]:
+        """The files of a clustered table as runs sorted by key; rows of files above level 0, which have no key twice,
+        are sorted for it.
+
+        Spec: docs/spec/clustering.md#keyed-tables
+        """
+        options = self._store.options
+        budget = min(options.get("write-buffer-size"), MOST_PENDING)
+        waiting = PendingRuns(order, Deduplicate(), _in_one_bucket, budget, Spill.of(options))
+        fresh = sorted((f for f in self._split.files if f.level == 0), key=lambda file: file.max_sequence_number)
+        try:
+            for batch in self._run((file for file in self._split.files if file.level > 0), layout, below):
+                waiting.take(batch)
+            waiting.close()
+            yield [*waiting.runs(0), *(self._run([file], layout, below) for file in fresh)]
+        finally:
+            waiting.clear()
+
     def with_pending(self, predicate: Predicate | None, deletes: bool = False) -> Iterator[pa.RecordBatch]:
         """Pending rows, sorted into runs by bucket, merged over the runs of the real buckets. `deletes`: as `merged`.
 
         Spec: docs/spec/postpone.md#reading
         """
+        refuse_clustered(self._schema, "pending rows are not merged over the buckets of a table")
         engine, order = engine_of(self._schema, self._store.options), order_of(self._schema, self._store.options)
         names = [item.name for item in self._fields]
         layout, below = self._merge_layout(engine, order, names), self._key_part(predicate)
@@ -477,6 +505,10 @@ def _ignored(options: TableOptions) -> tuple[type[BucketlakeError], ...]:
     """What of a raw file's failures the options say to pass over."""
     lost = (NotFoundError,) if options.get("scan.ignore-lost-files") else ()
     return (*lost, CorruptError) if options.get("scan.ignore-corrupt-files") else lost
+
+
+def _in_one_bucket(batch: pa.RecordBatch) -> Positions:
+    return np.zeros(batch.num_rows, np.int64)
 
 
 @cache

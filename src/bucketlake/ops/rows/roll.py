@@ -81,8 +81,8 @@ class _Open:
 
 class Roller:
     """Writes one bucket's rows in the order given. `partition`: stored BinaryRow bytes. Primary-key tables take rows in
-    the layout of `key_value_fields`, sorted by key; append tables number their rows from 0 in every file, those of a
-    `tracked` store carry their ids.
+    the layout of `key_value_fields`, sorted by the level's `bound_fields`; append tables number their rows from 0 in
+    every file, those of a `tracked` store carry their ids.
 
     `close` gives the files; `abort` removes all of them, those already closed too. A failed write must be followed by
     `abort`: see `all_or_nothing`, and `rolled` for rows that go to one roller.
@@ -246,7 +246,7 @@ class Roller:
         return replace(file, extra_files=(*file.extra_files, place.rsplit("/", 1)[-1]))
 
     def _key(self, row: pa.RecordBatch) -> bytes:
-        fields = self._schema.key_fields
+        fields = self._schema.bound_fields(self._rolling.level)
         encoded = encode_rows([row.column(item.name) for item in fields], [item.type for item in fields])
         return with_arity_header(encoded.row(0), len(fields))
 

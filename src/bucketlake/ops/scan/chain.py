@@ -33,6 +33,7 @@ from bucketlake.options.merge import COMPUTING
 from bucketlake.paths import MAIN
 from bucketlake.predicate.tree import Predicate, restrict
 from bucketlake.schema.chain import chain_keys
+from bucketlake.schema.clustering import refuse_clustered
 from bucketlake.values import dataclass
 
 CHAIN_KEYS = ("scan.fallback-snapshot-branch", "scan.fallback-delta-branch")
@@ -235,6 +236,7 @@ def plan_chain(snapshots: tuple[Store, Scan], deltas: tuple[Store, Scan], found:
         _Side.of(*deltas, {delta for link in found for delta in link.deltas}, where),
     )
     _check_alike(snapshots[0], store)
+    refuse_clustered(store.schema, "chains do not work for a table")
     uses = Counter(place for link in found for place in ((0, link.anchor), *((1, one) for one in link.deltas)))
     many = str(store.options.get("merge-engine")) in COMPUTING
     splits: tuple[list[Split], list[Split]] = ([], [])

@@ -17,7 +17,7 @@ from dataclasses import replace
 from bucketlake.errors import InvalidError
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
-from bucketlake.lsm.levels import key_range_of
+from bucketlake.lsm.levels import file_ranges
 from bucketlake.ops.rows.column_files import refuse_changes
 from bucketlake.ops.scan.pruning import Pruner
 from bucketlake.ops.scan.scan import (
@@ -113,7 +113,7 @@ def _groups(store: Store, entries: Sequence[ManifestEntry]) -> list[Section]:
     buckets = _by_bucket(entries)
     if not store.schema.primary_keys:
         return [group for group, _ in append_groups(store, buckets.values())]
-    key_range = key_range_of(store.schema.key_fields)
+    key_range = file_ranges(store.schema)
     return [
         [entry for section in packed for entry in section]
         for found in buckets.values()

@@ -14,7 +14,7 @@ from dataclasses import replace
 from bucketlake.format.index.index_manifest import DELETION_VECTORS, IndexEntry
 from bucketlake.format.metadata.manifest import DataFile, ManifestEntry
 from bucketlake.format.metadata.snapshot import Snapshot
-from bucketlake.lsm.levels import KeyRange, key_range_of, sections
+from bucketlake.lsm.levels import KeyRange, file_ranges, sections
 from bucketlake.ops.buckets.postpone import ordered_by_partition
 from bucketlake.ops.rows.column_files import grouped, rows_files
 from bucketlake.ops.scan.pruning import Pruner
@@ -164,7 +164,7 @@ def append_groups(store: Store, buckets: Iterable[Section]) -> list[tuple[Sectio
 
 
 def _merge_groups(store: Store, buckets: dict[BucketKey, Section], pruner: Pruner) -> list[tuple[Section, bool]]:
-    key_range = key_range_of(store.schema.key_fields)
+    key_range = file_ranges(store.schema)
     parts = [_sections(store, entries, key_range) for entries in buckets.values()]
     kept = pruner.sections([section for found in parts for section in found])
     groups: list[tuple[Section, bool]] = []
@@ -176,7 +176,7 @@ def _merge_groups(store: Store, buckets: dict[BucketKey, Section], pruner: Prune
     return groups
 
 
-def _sections(store: Store, entries: Section, key_range: KeyRange) -> list[Section]:
+def _sections(store: Store, entries: Section, key_range: KeyRange | None) -> list[Section]:
     if are_settled(store, [entry.file for entry in entries]):
         return [[entry] for entry in entries]
     return overlapping(entries, key_range)
@@ -194,8 +194,10 @@ def are_settled(store: Store, files: Sequence[DataFile]) -> bool:
     )
 
 
-def overlapping(entries: Section, key_range: KeyRange) -> list[Section]:
-    """The finest groups of a bucket's files whose key ranges meet, by ascending key."""
+def overlapping(entries: Section, key_range: KeyRange | None) -> list[Section]:
+    """The finest groups of a bucket's files whose key ranges meet, by ascending key; all where they are not known."""
+    if key_range is None:
+        return [list(entries)]
     by_file = {id(entry.file): entry for entry in entries}
     found = sections([entry.file for entry in entries], key_range)
     return [[by_file[id(file)] for run in runs for file in run.files] for runs in found]

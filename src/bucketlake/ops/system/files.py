@@ -216,9 +216,9 @@ def _in_place(parts: Sequence[tuple[list[int], pa.Array]], rows: int) -> pa.Arra
 def _keys(store: Store, entries: Entries, row: Callable[[ManifestEntry], bytes]) -> pa.Array:
     """`[1, a]`; null for files without a key."""
     parts = []
-    for group in _by_schema(store, entries):
+    for group in _by_bounds(store, entries):
         rows = [row(entries[place]) for place in group.places]
-        keys = group.schema.select(group.schema.trimmed_primary_keys) or group.schema.fields
+        keys = group.stored or group.schema.fields
         columns = decode_columns(rows, [item.type for item in keys], range(len(keys)))
         texts = [internal_texts(column, item.type) for column, item in zip(columns, keys, strict=True)]
         known = pa.array([int.from_bytes(row[:ARITY_BYTES], "big") > 0 for row in rows])
@@ -227,11 +227,16 @@ def _keys(store: Store, entries: Entries, row: Callable[[ManifestEntry], bytes])
     return _in_place(parts, len(entries))
 
 
-def _by_schema(store: Store, entries: Entries) -> list[_Group]:
-    found: dict[int, list[int]] = {}
+def _by_bounds(store: Store, entries: Entries) -> list[_Group]:
+    """The files by what their first and last keys are made of."""
+    found: dict[tuple[int, bool], list[int]] = {}
     for place, entry in enumerate(entries):
-        found.setdefault(entry.file.schema_id, []).append(place)
-    return [_Group(store.schema_of(number), (), frozenset(), places) for number, places in found.items()]
+        found.setdefault((entry.file.schema_id, entry.file.level > 0), []).append(place)
+    groups = []
+    for (number, above), places in found.items():
+        schema = store.schema_of(number)
+        groups.append(_Group(schema, schema.bound_fields(int(above)), frozenset(), places))
+    return groups
 
 
 def _null_counts(store: Store, entries: Entries) -> pa.Array:

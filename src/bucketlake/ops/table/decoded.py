@@ -158,8 +158,11 @@ def _check_keys(entries: Sequence[ManifestEntry], schema: TableSchema, schema_of
 
 
 def _check_keys_of(entries: Sequence[ManifestEntry], schema: TableSchema) -> None:
-    keys = [key for entry in entries for key in (entry.file.min_key, entry.file.max_key)]
-    check_rows(keys, [item.type for item in schema.key_fields])
+    levels = {entry.file.level > 0 for entry in entries} if schema.clustered else {False}
+    for above in levels:
+        own = [entry.file for entry in entries if not schema.clustered or (entry.file.level > 0) is above]
+        keys = [key for file in own for key in (file.min_key, file.max_key)]
+        check_rows(keys, [item.type for item in schema.bound_fields(int(above))])
 
 
 def _check_files(files: Sequence[DataFile] | Sequence[FileRef], path: str) -> None:

@@ -111,7 +111,8 @@ def mark(store: Store, splits: Sequence[Split], decision: Decision) -> None:
 def is_decidable(store: Store, files: Sequence[FileAt]) -> bool:
     """Whether live rows say it all: a merge engine that picks rows, and files whose scan gives row positions."""
     return (
-        not engine_of(store.schema, store.options).computes
+        not store.schema.clustered
+        and not engine_of(store.schema, store.options).computes
         and all(found.format == "parquet" for found in files)
         and sum(found.file.row_count for found in files) <= BITMAP_BYTES * 8
     )

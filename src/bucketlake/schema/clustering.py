@@ -1,0 +1,51 @@
+"""Keyed tables whose files are in the order of other columns (option "pk-clustering-override"): what they need.
+
+Spec: docs/spec/clustering.md#keyed-tables
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.types.model import Root
+
+if TYPE_CHECKING:
+    from bucketlake.schema.schema import TableSchema
+
+_WITHOUT_ORDER = frozenset((Root.ARRAY, Root.MAP, Root.MULTISET, Root.ROW, Root.VARIANT, Root.BLOB, Root.VECTOR))
+_MODE = "in 'pk-clustering-override' mode."
+
+
+def check_clustered(schema: TableSchema) -> None:
+    """InvalidError or UnsupportedError, in Paimon's words, for options that do not go together."""
+    options = schema.table_options
+    if not options.get("pk-clustering-override"):
+        return
+    if not schema.primary_keys:
+        raise InvalidError("'pk-clustering-override' needs a primary key", remedy="leave it out, or name a key")
+    columns, engine = options.names("clustering.columns"), options.get("merge-engine")
+    if not columns:
+        raise InvalidError("Cannot support 'pk-clustering-override' mode without 'clustering.columns'.")
+    unknown = [name for name in columns if name not in schema.field_names]
+    if unknown:
+        raise InvalidError("'clustering.columns' names no column of the table", columns=unknown)
+    nested = [name for name in columns if schema.field(name).type.root in _WITHOUT_ORDER]
+    if nested:
+        raise UnsupportedError("columns of this type have no order", option="clustering.columns", columns=nested)
+    if not options.get("deletion-vectors.enabled") and engine != "first-row":
+        raise UnsupportedError(f"Cannot support deletion-vectors disabled {_MODE}")
+    if options.get("record-level.expire-time") is not None:
+        raise UnsupportedError(f"Cannot support record level expire time enabled {_MODE}")
+    if engine not in ("deduplicate", "first-row"):
+        raise UnsupportedError(f"Cannot support merge engine: {engine} {_MODE}")
+    if options.names("sequence.field"):
+        raise UnsupportedError(f"Cannot support sequence field: {options.names('sequence.field')} {_MODE}")
+    if options.get("changelog-producer") not in ("none", "input"):
+        raise UnsupportedError(f"Cannot support changelog producer: {options.get('changelog-producer')} {_MODE}")
+
+
+def refuse_clustered(schema: TableSchema, what: str) -> None:
+    """UnsupportedError where files above level 0 are not in the order of the key, which `what` needs."""
+    if schema.clustered:
+        raise UnsupportedError(f"{what} with 'pk-clustering-override'")
