@@ -265,8 +265,12 @@ def _key_ranges(store: Store, files: pl.DataFrame) -> Ranges:
     """Texts of first and last keys, where they lie from 0 to 1, and by which scale; none where files of level 0 are in
     another order than others."""
     none = [None] * files.height
-    levels = {0 if level == 0 else 1 for level in files["level"].to_list()}
-    if not store.schema.primary_keys or (len(levels) != 1 and (store.schema.clustered or not levels)):
+    levels = {min(level, 1) for level in files["level"].to_list()}
+    schemas = (
+        [store.schema_of(number) for number in set(files["schema_id"].to_list())] if store.schema.clustered else []
+    )
+    made = {tuple(field.type for field in schema.bound_fields(level)) for schema in schemas for level in levels}
+    if not store.schema.primary_keys or not levels or len(made) > 1:
         return none, none, none, none, None
     types = [field.type for field in store.schema.bound_fields(max(levels))]
     rows = files["min_key"].to_list() + files["max_key"].to_list()
