@@ -147,7 +147,6 @@ def test_near_misses_are_warned_of():
     ("key", "value"),
     [
         ("type", "format-table"),
-        ("pk-clustering-override", "true"),
         ("query-auth.enabled", "true"),
         ("blob-view-field", "b"),
         ("vector.file.format", "vortex"),

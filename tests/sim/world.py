@@ -40,6 +40,7 @@ Rows = Mapping[Key, tuple[int | None, int | None]]
 CLUSTERED = {"clustering.columns": "b,a", "clustering.incremental": "true", "num-sorted-run.compaction-trigger": "2"}
 VECTORS = {"deletion-vectors.enabled": "true"}
 SEEN = {**VECTORS, "deletion-vectors.merge-on-read": "true"}
+ANOTHER_ORDER = {"pk-clustering-override": "true", "clustering.columns": "b,a", "target-file-size": "4 kb"}
 SUMS = {"merge-engine": "aggregation", "fields.a.aggregate-function": "sum", "fields.b.aggregate-function": "max"}
 PENDING = {"postpone.batch-write-fixed-bucket": "false", "postpone.merge-on-read": "true"}
 
@@ -82,6 +83,8 @@ KINDS = (
     Kind("append, clustered", -1, (), {**VECTORS, **CLUSTERED}),
     Kind("append, buckets", 2, (), {"bucket-key": "k"}),
     Kind("append, buckets, vectors", 2, (), {"bucket-key": "k", **VECTORS}),
+    Kind("fixed, clustered", 2, options={**SEEN, **ANOTHER_ORDER}),
+    Kind("dynamic, clustered", -1, options={**SEEN, **ANOTHER_ORDER}),
 )
 
 

@@ -37,6 +37,7 @@ THRESHOLDS = (
 
 VECTORS = {"deletion-vectors.enabled": "true"}
 TRACKED = {"row-tracking.enabled": "true"}
+CLUSTERED = {**VECTORS, "pk-clustering-override": "true", "clustering.columns": "v"}
 EVOLVING = {**TRACKED, "data-evolution.enabled": "true", "compaction.min.file-num": "2"}
 BOTH = ("k", "p")
 FIXED = {"bucket": "2"}
@@ -53,6 +54,8 @@ KINDS = {
     "lookup": Kind({**FIXED, "changelog-producer": "lookup"}, BOTH),
     "input": Kind({**FIXED, "changelog-producer": "input"}, BOTH),
     "full-compaction": Kind({**FIXED, "changelog-producer": "full-compaction"}, BOTH),
+    "clustered": Kind({**FIXED, **CLUSTERED}, BOTH),
+    "dynamic clustered": Kind({"bucket": "-1", **CLUSTERED}, BOTH),
     "dynamic": Kind({"bucket": "-1"}, BOTH),
     "dynamic vectors": Kind({"bucket": "-1", **VECTORS}, BOTH),
     "cross-partition": Kind({"bucket": "-1"}, ("k",), (True,)),

@@ -41,7 +41,7 @@ class Kind:
 
     @property
     def rescales(self) -> bool:
-        return int(self.options.get("bucket", -1)) > 0
+        return int(self.options.get("bucket", -1)) > 0 and not self.has("pk-clustering-override")
 
     def has(self, option: str) -> bool:
         return self.options.get(option) == "true"
@@ -287,7 +287,9 @@ class History:
 
     def tag(self) -> None:
         name = f"tag{len(self.told)}"
-        if self.lake.catalog.table(TABLE).latest_snapshot() is None:
+        table = self.lake.catalog.table(TABLE)
+        newest = table.latest_snapshot()
+        if newest is None or newest.schema_id != table.schema.id:  # a tag has the columns of its snapshot
             return
         self.say(f"CALL sys.create_tag(table => '{TABLE}', tag => '{name}')")
         self.tags[name] = self.model.copy()
