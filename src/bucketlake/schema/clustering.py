@@ -48,4 +48,5 @@ def check_clustered(schema: TableSchema) -> None:
 def refuse_clustered(schema: TableSchema, what: str) -> None:
     """UnsupportedError where files above level 0 are not in the order of the key, which `what` needs."""
     if schema.clustered:
-        raise UnsupportedError(f"{what} with 'pk-clustering-override'")
+        remedy = "write its rows into a table that is as it should be"
+        raise UnsupportedError(f"{what} with 'pk-clustering-override'", remedy=remedy)
