@@ -38,6 +38,7 @@ from bucketlake.options.options import TableOptions, option_keys, warn_of_undone
 from bucketlake.paths import TablePaths
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.change import SchemaChange, SetOption
+from bucketlake.schema.clustering import refuse_other_order
 from bucketlake.schema.column_options import under_options
 from bucketlake.schema.merging import Merging, merging
 from bucketlake.schema.schema import TableSchema, apply, column_names, is_replaced
@@ -148,6 +149,7 @@ class Table(Upkeep, Streams, Frames):
         if not changes:
             return self
         refuse_other_layout(self.options.raw, given)
+        refuse_other_order(self.store.schema, given)
         changed = apply(self.store.schema, changes, table=self.name)
         schema = replace(self.store.schema, options=changed.options)
         return replace(self, store=self.store.with_schema(schema))

@@ -14,6 +14,7 @@ import pytest
 import bucketlake
 from bucketlake import Table
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.ops.table.store import clear_cache
 from bucketlake.schema.change import RenameColumn, SetOption, UpdateColumnType
 from bucketlake.types.model import BIGINT
 
@@ -121,6 +122,19 @@ def test_other_columns_are_taken_by_the_next_compaction(tmp_path: Path) -> None:
     table.compact(full=True)
     rows = pq.read_table(table.files()[0].path).column("w").to_pylist()
     assert len(rows) == 100 and rows == sorted(rows) and table.fsck("rows").findings == ()
+
+
+def test_other_columns_are_no_option_of_a_call(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    table.write_arrow(arrow([(1, "a", 1)]))
+    for columns in ("v", "city,v"):
+        with pytest.raises(InvalidError, match="no option of a call"):
+            table.with_options({"clustering.columns": columns})
+    assert held(table.with_options({"clustering.columns": "city"})) == {1: ("a", 1)}
+    table = table.alter(SetOption("clustering.columns", "city,v"))
+    table.write_arrow(arrow([(2, "b", 2)]))
+    clear_cache()
+    assert held(bucketlake.open(tmp_path).table("d.t")) == {1: ("a", 1), 2: ("b", 2)}
 
 
 def test_older_rows_are_found_where_they_lie(tmp_path: Path) -> None:

@@ -5,9 +5,11 @@ Spec: docs/spec/clustering.md#keyed-tables
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.options.options import TableOptions, option_text
 from bucketlake.types.model import Root
 
 if TYPE_CHECKING:
@@ -43,6 +45,22 @@ def check_clustered(schema: TableSchema) -> None:
         raise UnsupportedError(f"Cannot support sequence field: {options.names('sequence.field')} {_MODE}")
     if options.get("changelog-producer") not in ("none", "input"):
         raise UnsupportedError(f"Cannot support changelog producer: {options.get('changelog-producer')} {_MODE}")
+
+
+def refuse_other_order(schema: TableSchema, given: Mapping[str, object]) -> None:
+    """InvalidError for an option of a call that names other columns than a clustered table's: what its manifests call
+    the first and last key of a file is read by the schema that the file was written with."""
+    key = "clustering.columns"
+    if (
+        schema.clustered
+        and key in given
+        and TableOptions({key: option_text(given[key])}).names(key) != [item.name for item in schema.bound_fields(1)]
+    ):
+        raise InvalidError(
+            f"'{key}' of a table with 'pk-clustering-override' is no option of a call",
+            value=given[key],
+            remedy="ALTER TABLE … SET TBLPROPERTIES: later compactions take other columns",
+        )
 
 
 def refuse_clustered(schema: TableSchema, what: str) -> None:
