@@ -34,7 +34,6 @@ from bucketlake.ops.rows.deletions import deleted_mask, new_vector
 from bucketlake.ops.rows.one_file import file_layout, read_key_values, read_numbered_file
 from bucketlake.ops.rows.pending import PendingRuns
 from bucketlake.ops.rows.roll import TARGET_KEYED, Roller, Rolling
-from bucketlake.ops.rows.spill import Spill
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD
 from bucketlake.types.model import BIGINT, DataField
@@ -45,7 +44,6 @@ __all__ = ["ClusteredBucket", "ClusteredRewrite", "picked_clustered"]
 Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.int64]
 SORTED = 1  # the level of rows in order
-_MOST = 1 << 30  # bytes of keys sorted at once: string columns must stay below 2 GiB
 _FILE, _POSITION = DataField(-1, "__file", BIGINT), DataField(-2, "__position", BIGINT)
 
 
@@ -161,7 +159,7 @@ class ClusteredRewrite:
             yield from (without_retracts(batch) for batch in merged)
             return
         order = KeyOrder(self._store.schema.key_fields)
-        known = PendingRuns(order, Deduplicate(), _in_one_bucket, self._budget, Spill.of(self._store.options))
+        known = PendingRuns.of(order, Deduplicate(), self._store.options)
         try:
             for batch in self._keys():
                 known.take(batch)
@@ -253,11 +251,3 @@ class ClusteredRewrite:
         for name, positions in marks.items():
             vectors[name] = new_vector(self._store, np.sort(np.concatenate(positions)), vectors.get(name))
         return vectors
-
-    @property
-    def _budget(self) -> int:
-        return min(int(self._store.options.get("write-buffer-size")), _MOST)
-
-
-def _in_one_bucket(batch: pa.RecordBatch) -> Positions:
-    return np.zeros(batch.num_rows, np.int64)

@@ -1,6 +1,8 @@
-"""Pending rows of a postpone table, in the order in which they apply → sorted runs by bucket, in bounded memory.
+"""Rows in no order of keys → sorted runs by bucket, in bounded memory.
 
-Spec: docs/spec/postpone.md#reading
+    PendingRuns.of(order, engine, options, placed)     rows in the order in which they apply; placed: their buckets
+
+Spec: docs/spec/postpone.md#reading, docs/spec/clustering.md#keyed-tables
 """
 
 from __future__ import annotations
@@ -17,10 +19,18 @@ from bucketlake.lsm.merge import sorted_pieces
 from bucketlake.ops.rows.assign import Codes, slices
 from bucketlake.ops.rows.spill import Spill
 from bucketlake.ops.table.memory import joined
+from bucketlake.options.options import TableOptions
 from bucketlake.values import dataclass
 
 Placed = Callable[[pa.RecordBatch], Codes]
 """The bucket of every row of a batch; -1 for rows that do not count."""
+
+
+_MOST = 1 << 30  # bytes of rows sorted at once: string columns must stay below 2 GiB
+
+
+def _in_one_bucket(batch: pa.RecordBatch) -> Codes:
+    return np.zeros(batch.num_rows, np.int64)
 
 
 @dataclass(slots=True)
@@ -36,6 +46,13 @@ class PendingRuns:
     _buffer: list[tuple[pa.RecordBatch, Codes]] = field(default_factory=list)
     _bytes: int = 0
     _last: dict[int, list[pa.RecordBatch]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, order: KeyOrder, engine: MergeEngine, options: TableOptions, placed: Placed = _in_one_bucket
+    ) -> PendingRuns:
+        """With the memory of a table's writers. `placed`: bucket 0 for all rows by default."""
+        return cls(order, engine, placed, min(int(options.get("write-buffer-size")), _MOST), Spill.of(options))
 
     def take(self, batch: pa.RecordBatch) -> None:
         """Take the rows of one batch."""

@@ -35,7 +35,6 @@ from bucketlake.ops.rows.described import AS_DESCRIPTOR, Sources, followed, name
 from bucketlake.ops.rows.one_file import FileLayout, file_layout, read_file, read_numbered_file
 from bucketlake.ops.rows.pending import PendingRuns
 from bucketlake.ops.rows.row_ids import tracked
-from bucketlake.ops.rows.spill import Spill
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.partitions import partition_columns
 from bucketlake.ops.table.store import Store
@@ -50,7 +49,6 @@ from bucketlake.types.model import DataField, arrow_schema
 
 Positions = npt.NDArray[np.int64]
 POSITION = pa.field("__position", pa.int64(), nullable=False)  # of a row in its group of files
-MOST_PENDING = 1 << 30  # bytes of pending rows sorted at once: string columns must stay below 2 GiB
 
 
 def read_split(
@@ -346,9 +344,7 @@ class SplitReader:
 
         Spec: docs/spec/clustering.md#keyed-tables
         """
-        options = self._store.options
-        budget = min(options.get("write-buffer-size"), MOST_PENDING)
-        waiting = PendingRuns(order, Deduplicate(), _in_one_bucket, budget, Spill.of(options))
+        waiting = PendingRuns.of(order, Deduplicate(), self._store.options)
         fresh = sorted((f for f in self._split.files if f.level == 0), key=lambda file: file.max_sequence_number)
         try:
             for batch in self._run((file for file in self._split.files if file.level > 0), layout, below):
@@ -368,9 +364,7 @@ class SplitReader:
         names = [item.name for item in self._fields]
         layout, below = self._merge_layout(engine, order, names), self._key_part(predicate)
         options = self._store.options
-        budget = min(options.get("write-buffer-size"), MOST_PENDING)
-        spill = Spill.of(options)
-        pending = PendingRuns(order, engine, self._placed, budget, spill)
+        pending = PendingRuns.of(order, engine, options, self._placed)
         parts = {part.bucket: part for part in self._split.parts}
         try:
             for batch in self._pending_rows(layout, below):
@@ -505,10 +499,6 @@ def _ignored(options: TableOptions) -> tuple[type[BucketlakeError], ...]:
     """What of a raw file's failures the options say to pass over."""
     lost = (NotFoundError,) if options.get("scan.ignore-lost-files") else ()
     return (*lost, CorruptError) if options.get("scan.ignore-corrupt-files") else lost
-
-
-def _in_one_bucket(batch: pa.RecordBatch) -> Positions:
-    return np.zeros(batch.num_rows, np.int64)
 
 
 @cache
