@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import bucketlake
-from bucketlake import CorruptError, Table
+from bucketlake import CorruptError, NotFoundError, Table
 from bucketlake.ops.check.fsck import FsckRequest, fsck
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.schema.change import AddColumn
@@ -163,3 +163,20 @@ def test_a_schema_whose_highest_id_is_too_low_gives_no_id_twice(table: Table) ->
     again = bucketlake.open(Path(table.path).parents[1]).table("t").alter(AddColumn("w", BIGINT))
     assert [field.id for field in again.schema.fields] == [0, 1, 2]
     assert again.to_arrow().to_pydict() == {"k": [1] * 3, "v": [1] * 3, "w": [None] * 3}
+
+
+def test_a_damaged_name_of_an_index_manifest_is_not_handed_on(tmp_path: Path) -> None:
+    """An append does not read it, and leaves nothing behind; what is whole before it can be gone back to."""
+    marked = bucketlake.open(tmp_path).create_table("m", ROWS.schema, [], [], {"deletion-vectors.enabled": "true"})
+    marked.write_arrow({"k": [1, 2], "v": [1, 2]})
+    marked.delete("k = 2")
+    path = snapshots(marked) / "snapshot-2"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "indexManifest": "index-manifest-other"}))
+    clear_cache()
+    files = sorted(place for place in tmp_path.rglob("*") if place.is_file())
+    again = bucketlake.open(tmp_path).table("m")
+    with pytest.raises(NotFoundError, match=r"index-manifest-other.*bucketlake fsck"):
+        again.write_arrow(ROWS)
+    assert sorted(place for place in tmp_path.rglob("*") if place.is_file()) == files
+    again.rollback_to(1)
+    assert again.write_arrow(ROWS).id == 2

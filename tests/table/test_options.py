@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import bucketlake
-from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
+from bucketlake.errors import CommitError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.schema.change import AddColumn, RemoveOption, SetOption, UpdateComment
 from bucketlake.table import Table
 from bucketlake.types.model import DataType, Root
@@ -273,3 +273,40 @@ def test_a_slip_among_the_options_of_a_call_is_refused(tmp_path: Path) -> None:
             with pytest.raises(InvalidError, match=f"no such option.*did you mean '{meant}'"):
                 call(*given, **{slip: 1})
     assert written.to_arrow(**{"my.own": 1, "changelog.precommit-compact.buffer-size": "1 mb"}).num_rows == 4
+
+
+@pytest.mark.parametrize("keys", [(), ("dt", "id")])
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("num-sorted-run.compaction-trigger", "compaction.size-ratio", "num-levels", "full-compaction.delta-commits"),
+        *("snapshot.expire.execution-mode", "snapshot.num-retained.max", "partition.expiration-time", "write-only"),
+        *("partition.end-input-to-done", "tag.automatic-creation", "clustering.incremental"),
+    ],
+)
+def test_what_cannot_be_read_after_a_commit_is_no_error_of_it(tmp_path: Path, key: str, keys: tuple[str, ...]) -> None:
+    """Whoever writes again what failed would have the rows twice."""
+    place = {"bucket": "1", **({} if keys else {"bucket-key": "id"})}
+    made = bucketlake.open(tmp_path / "wh").create_table("t", SCHEMA, ["dt"], keys, place)
+    path = Path(made.path, "schema", "schema-0")
+    tree = json.loads(path.read_text())
+    path.write_text(json.dumps({**tree, "options": {**tree["options"], key: "zz"}}))
+    again = made.refresh()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            again.write_arrow(ROWS)
+        except InvalidError as error:
+            assert key in str(error)
+            assert made.snapshots() == []
+        else:
+            assert [found.id for found in made.snapshots()][:1] == [1]
+
+
+def test_rows_that_wait_for_a_compaction_nobody_can_read(tmp_path: Path) -> None:
+    made = table(tmp_path, ("dt", "id"), bucket="1", **{"changelog-producer": "lookup"})
+    path = Path(made.path, "schema", "schema-0")
+    tree = json.loads(path.read_text())
+    path.write_text(json.dumps({**tree, "options": {**tree["options"], "num-levels": "zz"}}))
+    with pytest.raises(CommitError, match=r"the rows are committed.*num-levels.*CALL sys\.compact"):
+        made.refresh().write_arrow(ROWS)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +14,7 @@ from bucketlake.catalog import Catalog
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.metadata.manifest import FileSource
 from bucketlake.ops.scan.scan import Scan, plan
+from bucketlake.ops.table.store import clear_cache
 from bucketlake.schema.change import AddColumn, RenameColumn, SetOption
 from bucketlake.table import Table
 from bucketlake.types.model import INT
@@ -236,3 +239,17 @@ def test_without_the_feature(catalog: Catalog) -> None:
     assert next_row_id(made) == 0
     with pytest.raises(InvalidError, match="data-evolution"):
         catalog.alter_table("db.n", SetOption("data-evolution.enabled", "true"))
+
+
+@pytest.mark.parametrize("evolving", ["true", "false"])
+def test_a_next_row_id_that_is_too_low_gives_no_id_twice(catalog: Catalog, evolving: str) -> None:
+    """A damaged snapshot's: its manifests tell which ids rows have, and the next snapshot is right again."""
+    table = create(catalog, data_evolution__enabled=evolving)
+    insert(table, 0, 1, 2)
+    path = Path(table.path) / "snapshot" / "snapshot-1"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "nextRowId": 1}))
+    clear_cache()
+    assert "row-ids-free" in table.fsck().codes
+    insert(table, 3, 4)
+    assert [(id, row_id) for id, _, row_id, _ in rows(catalog)] == [(id, id) for id in range(5)]
+    assert (next_row_id(table), table.fsck().codes) == (5, set())

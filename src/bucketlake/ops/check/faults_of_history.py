@@ -78,8 +78,8 @@ ROWS: tuple[tuple[object, ...], ...] = (
         E,
         "metadata",
         "a snapshot would give out row ids that its files already have",
-        "new rows get the ids of other rows",
-        ("stop writing, and copy the rows to a new table: INSERT INTO … SELECT",),
+        "commits here pass the ids over, and mend it; other engines give new rows the ids of other rows",
+        ("commit here once, by a write or a compaction, before another engine writes",),
     ),
     (
         "chain-lost",

@@ -481,13 +481,18 @@ def after_commit(
     `snapshot.expire.execution-mode` = async snapshots expire beside the caller.
     Spec: docs/spec/expiry.md#after-a-commit
     """
-    if snapshot is None:
-        return None
+    if snapshot is not None:
+        with _warned("what follows a commit was given up"):
+            _follow(store, snapshot, dedicated, wrote)
+    return snapshot
+
+
+def _follow(store: Store, snapshot: Snapshot, dedicated: bool, wrote: Wrote | None) -> None:
     upkeep = dedicated or not store.options.get("write-only")
     with _warned("automatic tags were not made or dropped"):
         tag_commit(store, upkeep, wrote is not None)
-    if upkeep and looks_for_old_partitions(store):
-        with _warned("partitions were not expired"):
+    with _warned("partitions were not expired"):
+        if upkeep and looks_for_old_partitions(store):
             expire_partitions(store)
     if upkeep and (dedicated or store.schema.bucket_mode is not BucketMode.POSTPONE):
         if store.options.get("snapshot.expire.execution-mode") == "async":
@@ -495,10 +500,9 @@ def after_commit(
             run_beside((store.paths.root, store.branch_name), lambda: _expire_due(alone, snapshot))
         else:
             _expire_due(store, snapshot)
-    if wrote is not None and marks_done(store):
-        with _warned("partitions were not marked done"):
+    with _warned("partitions were not marked done"):
+        if wrote is not None and marks_done(store):
             after_write(store, written_partitions(store, wrote), snapshot.watermark)
-    return snapshot
 
 
 def after_change(store: Store, snapshot: Snapshot | None) -> Snapshot | None:

@@ -32,7 +32,7 @@ from bucketlake.ops.commit.manifests import (
     write_list,
     write_manifests,
 )
-from bucketlake.ops.commit.row_ids import next_row_id, with_row_ids
+from bucketlake.ops.commit.row_ids import free_row_id, next_row_id, with_row_ids
 from bucketlake.ops.commit.schemas import newest_for
 from bucketlake.ops.scan.scan import check_vectors, delta_entries
 from bucketlake.ops.scan.view import View
@@ -127,7 +127,7 @@ class Drafts:
         changes = self._stamped(changes, name, base)
         self._write_delta(changes, scratch)
         base_list = self._write_base(base, changes, scratch, merge)
-        scratch.index = self._write_indexes(view, changes, scratch)
+        scratch.index = self._write_indexes(view, changes, scratch, request.mends)
         return self._snapshot(request, name, base, changes, scratch, base_list)
 
     def _check_vectors(self, base: Snapshot, view: View, changes: Changes) -> None:
@@ -168,8 +168,9 @@ class Drafts:
         if self._store.schema.bucket_mode is BucketMode.POSTPONE:
             return replace(changes, table=after(base, changes.table, self._store.env.clock.now_millis()))
         if self._tracked:
+            free = free_row_id(self._store, base)
             grouped = bool(self._store.options.get("row-tracking.partition-group-on-commit"))
-            return replace(changes, table=with_row_ids(changes.table, name.snapshot, base, grouped))
+            return replace(changes, table=with_row_ids(changes.table, name.snapshot, free, grouped))
         if name.kind is CommitKind.COMPACT or not self._store.options.get("sequence.snapshot-ordering"):
             return changes
         number = name.snapshot
@@ -224,9 +225,12 @@ class Drafts:
         scratch.once.append(written.name)
         return written
 
-    def _write_indexes(self, view: View, changes: Changes, scratch: Scratch) -> str | None:
+    def _write_indexes(self, view: View, changes: Changes, scratch: Scratch, mends: bool) -> str | None:
+        """The snapshot's index manifest. One that it takes over must be there: a damaged name is not handed on."""
         previous = None if view.snapshot is None else view.snapshot.index_manifest
         if not changes.indexes:
+            if previous is not None and not mends:
+                self._store.check_index_manifest(previous)
             return previous
         name = write_index_manifest(self._store, combine_indexes(view.indexes, changes.indexes, unaware=self._unaware))
         scratch.once.append(name)
@@ -246,7 +250,7 @@ class Drafts:
         newest = newest_for(self._store, name, changes.table)
         schema_id = base.schema_id if base is not None and request.keeps_schema else newest.id
         marks = [mark for mark in (request.watermark, base.watermark if base else None) if mark is not None]
-        taken = max(request.taken_row_ids, changes.taken_row_ids)
+        taken = max(free_row_id(self._store, base), request.taken_row_ids, changes.taken_row_ids)
         snapshot = Snapshot(
             id=name.snapshot,
             schema_id=schema_id,
@@ -267,7 +271,7 @@ class Drafts:
             watermark=max(marks, default=None),
             statistics=self._statistics(base, schema_id, request.statistics),
             properties=self._properties(request, base, changes, base_list) or None,
-            next_row_id=next_row_id(base, changes.table if self._tracked else (), taken),
+            next_row_id=next_row_id(changes.table if self._tracked else (), taken),
             operation=request.operation,
             uuid=self._store.env.clock.new_uuid(),
         )

@@ -13,18 +13,28 @@ from bucketlake.format.data.blob import is_blob
 from bucketlake.format.guard import LARGEST_LONG
 from bucketlake.format.metadata.manifest import DataFile, FileKind, FileSource, ManifestEntry
 from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import ROW_ID_FIELD, SEQUENCE_FIELD
 
 
+def free_row_id(store: Store, base: Snapshot | None) -> int:
+    """The first row id that no row has: the base's next one, or where that is damaged one behind those that its
+    manifests tell of."""
+    if base is None:
+        return 0
+    told = (manifest.max_row_id for manifest in store.data_manifests(base))
+    return max(base.next_row_id or 0, 1 + max((last for last in told if last is not None), default=-1))
+
+
 def with_row_ids(
-    entries: Sequence[ManifestEntry], snapshot_id: int, base: Snapshot | None, grouped: bool
+    entries: Sequence[ManifestEntry], snapshot_id: int, free: int, grouped: bool
 ) -> tuple[ManifestEntry, ...]:
-    """The entries of a snapshot with first row ids for the files whose rows have none yet, from the base's next one on,
+    """The entries of a snapshot with first row ids for the files whose rows have none yet, from the first free one on,
     and its id as the number of all rows that are new or changed. `grouped`: partition by partition.
 
     Raises UnsupportedError for a compacted file without ids: its rows had some. CorruptError where none are left.
     """
-    free, blobs = _next(base), _Blobs()
+    blobs = _Blobs()
     found = []
     for entry in _by_partition(entries) if grouped else entries:
         if entry.kind == FileKind.ADD:
@@ -84,18 +94,14 @@ class _Blobs:
             )
 
 
-def next_row_id(base: Snapshot | None, entries: Sequence[ManifestEntry], least: int = 0) -> int:
-    """The first row id that is free once these entries are committed on a base; `least`: so many are taken."""
+def next_row_id(entries: Sequence[ManifestEntry], least: int) -> int:
+    """The first row id that is free once these entries are committed; `least`: so many were taken."""
     given = (
         entry.file.first_row_id + entry.file.row_count
         for entry in entries
         if entry.kind == FileKind.ADD and entry.file.first_row_id is not None
     )
-    return max(_next(base), least, max(given, default=0))
-
-
-def _next(base: Snapshot | None) -> int:
-    return (base.next_row_id if base is not None else None) or 0
+    return max(least, max(given, default=0))
 
 
 def _by_partition(entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:

@@ -335,11 +335,11 @@ def after_write(store: Store, messages: Sequence[CommitMessage], run: Run | None
     of the buckets that it wrote. The COMPACT snapshot, None where nothing was due, others' commits came first or the
     storage does not say whether it was published."""
     buckets = frozenset((message.partition, message.bucket) for message in messages if message.new_files)
-    if store.options.get("write-only") or store.schema.bucket_mode is BucketMode.UNAWARE or not buckets:
-        return None
-    if store.options.get("clustering.incremental"):  # merging files would undo their order
+    if store.schema.bucket_mode is BucketMode.UNAWARE or not buckets:
         return None
     try:
+        if any(store.options.get(key) for key in ("write-only", "clustering.incremental")):
+            return None  # merging files would undo the order that clustering gave them
         return _at_once(store, AppendPlan(full=False, buckets=buckets), run or merge_here)
     except Exception as error:  # nothing may read as if the rows were not
         warnings.warn(f"rows are committed, compaction was given up: {error}", stacklevel=2)

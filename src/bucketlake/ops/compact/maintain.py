@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import takewhile
 
-from bucketlake.errors import CommitError, CommitUnknownError, UnsupportedError
+from bucketlake.errors import CommitError, CommitUnknownError, InvalidError, UnsupportedError
 from bucketlake.format.metadata.manifest import FileKind
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketlake.lsm.compaction import CompactionRule, full_is_due
@@ -102,28 +102,13 @@ def after_write(
     `commit.force-compact` asks for it.
     Spec: docs/spec/compaction.md#committing
     """
-    if not any(message.new_files for message in messages) or not _compacts(store):
-        return None
-    rule = CompactionRule.of(store.options)
-    full = full_is_due(rule, snapshot.commit_identifier)
-    tells = snapshot.commit_kind is not CommitKind.OVERWRITE
-
-    store = knowing(store, snapshot)
-    commit = Commit(store, snapshot.commit_user)
     try:
-        wrote = [snapshot, *(_waiting(store, snapshot, rule) if full else ())]
-        entries = (entry for one in wrote for entry in delta_entries(store, one))
-        buckets = {bucket_key(entry) for entry in entries if entry.kind is FileKind.ADD} | _unseen(store, snapshot)
-
-        def due(newest: Snapshot) -> list[CompactUnit]:
-            return [replace(unit, tells=tells) for unit in units_due(store, newest, buckets, full=full)]
-
-        return _Maintenance(store, commit, snapshot.commit_identifier, run).until_done(snapshot, due)
+        return _due_after(store, snapshot, messages, run)
     except Exception as error:  # the rows are committed: nothing may read as if they were not
         landed = _landed(store, snapshot) if isinstance(error, CommitUnknownError) else None
         if landed is not None:
             return landed
-        if must_compact(store):
+        if _hides(store):
             raise CommitError(
                 "the rows are committed, but not known to be compacted, and are not seen before",
                 table=store.paths.root,
@@ -133,6 +118,33 @@ def after_write(
             ) from error
         warnings.warn(f"rows are committed, compaction was given up: {error}", stacklevel=2)
         return None
+
+
+def _due_after(store: Store, snapshot: Snapshot, messages: Sequence[CommitMessage], run: Run) -> Snapshot | None:
+    if not any(message.new_files for message in messages) or not _compacts(store):
+        return None
+    rule = CompactionRule.of(store.options)
+    full = full_is_due(rule, snapshot.commit_identifier)
+    tells = snapshot.commit_kind is not CommitKind.OVERWRITE
+
+    store = knowing(store, snapshot)
+    wrote = [snapshot, *(_waiting(store, snapshot, rule) if full else ())]
+    entries = (entry for one in wrote for entry in delta_entries(store, one))
+    buckets = {bucket_key(entry) for entry in entries if entry.kind is FileKind.ADD} | _unseen(store, snapshot)
+
+    def due(newest: Snapshot) -> list[CompactUnit]:
+        return [replace(unit, tells=tells) for unit in units_due(store, newest, buckets, full=full)]
+
+    commit = Commit(store, snapshot.commit_user)
+    return _Maintenance(store, commit, snapshot.commit_identifier, run).until_done(snapshot, due)
+
+
+def _hides(store: Store) -> bool:
+    """Whether rows may be unseen until compaction: also where an option that says so cannot be read."""
+    try:
+        return must_compact(store)
+    except InvalidError:
+        return True
 
 
 def after_no_change(store: Store, run: Run = compact_here) -> Snapshot | None:

@@ -24,6 +24,7 @@ from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitK
 from bucketlake.ops.commit.conflicts import CommitName, row_range
 from bucketlake.ops.commit.manifests import write_manifests
 from bucketlake.ops.commit.publish import Publisher, Request
+from bucketlake.ops.commit.row_ids import free_row_id
 from bucketlake.ops.rows.global_index import range_of
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
 from bucketlake.ops.scan.view import View
@@ -114,7 +115,7 @@ def reassign_row_ids(store: Store, chosen: PartitionFilter | None = None) -> Rea
     newest = store.latest_snapshot()
     if newest is None:
         raise InvalidError("Cannot reassign row IDs for an empty table.", table=store.paths.root)
-    taken = newest.next_row_id or 0
+    taken = free_row_id(store, newest)
     if not store.schema.partition_keys:
         return Reassigned(newest.id, taken, taken, reason="table is not partitioned")
     work = _Renumbering(store, chosen)
@@ -123,7 +124,7 @@ def reassign_row_ids(store: Store, chosen: PartitionFilter | None = None) -> Rea
         done = Publisher(store).publish(Request(name, work.plan))
     except _Nothing:
         newest = store.latest_snapshot() or newest
-        taken = newest.next_row_id or 0
+        taken = free_row_id(store, newest)
         return Reassigned(newest.id, taken, taken, reason="no partition requires row-id reassignment")
     return Reassigned(done.id - 1, work.first, work.next, done.id, work.files, work.rows)
 
@@ -140,7 +141,7 @@ class _Renumbering:
     def plan(self, view: View) -> Changes:
         """No data file changes; _Nothing where no id does."""
         assert view.snapshot is not None  # there was one, and snapshots stay
-        self.first = self.next = view.snapshot.next_row_id or 0
+        self.first = self.next = free_row_id(self._store, view.snapshot)
         self._moves, self.files, self.rows = {}, 0, 0
         spans = self._spans(view.snapshot)
         for partition in sorted(spans, key=lambda stored: self._order(stored, spans[stored])):

@@ -474,6 +474,17 @@ class Store:
             return ()
         return kept(self.env.storage, self.paths.manifest(name), self._indexes)
 
+    def check_index_manifest(self, name: str) -> None:
+        """NotFoundError unless an index manifest is there; no request where it has been read."""
+        path = self.paths.manifest(name)
+        if not is_kept(self.env.storage, path) and self.env.storage.info(path) is None:
+            raise NotFoundError(
+                "no such file",
+                path=path,
+                table=self.paths.root,
+                remedy="the newest snapshot names it: restore either, or roll back; `bucketlake fsck` tells to which",
+            )
+
     @property
     def manifest_threads(self) -> int | None:
         """Option `scan.manifest.parallelism`; None: by the number of cores."""
