@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pyspark
 import pytest
@@ -26,6 +27,7 @@ pytestmark = [
     pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc"),
 ]
 
+ROOT = Path(__file__).parents[2]
 SCRIPT = r"""
 import json, os, signal, sys
 from pathlib import Path
@@ -118,7 +120,8 @@ def master(tmp_path: Path) -> Iterator[str]:
     for number in (2, 3):
         worker = ["--host", f"127.0.0.{number}", "--webui-port", "0", "--cores", "1", "--memory", "1g"]
         commands.append([program, f"{deploy}.worker.Worker", *worker, "--work-dir", str(tmp_path / str(number)), url])
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    lasting = {**os.environ, "SPARK_DAEMON_JAVA_OPTS": "-Dspark.deploy.maxExecutorRetries=-1"}
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": lasting}
     processes = [subprocess.Popen(command, start_new_session=True, **quiet) for command in commands]
     yield url
     for process in processes:
@@ -126,13 +129,36 @@ def master(tmp_path: Path) -> Iterator[str]:
         process.wait()
 
 
-@pytest.mark.parametrize("how", later(["killed", "speculation"], 1))
-def test_rows_count_once(how: str, master: str, tmp_path: Path) -> None:
+def answered(arguments: list[str], timeout: float) -> dict[str, Any]:
+    """What a process of this Python says."""
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     environment.pop("SPARK_CONNECT_MODE_ENABLED", None)
-    arguments = [sys.executable, "-c", SCRIPT, how, str(tmp_path), master]
-    done = subprocess.run(arguments, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    command = [sys.executable, *arguments]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=timeout, check=False, cwd=ROOT
+    )
     lines = [line for line in done.stdout.splitlines() if line.startswith("ANSWER ")]
     assert lines, done.stderr[-3000:]
+    found: dict[str, Any] = json.loads(lines[0].removeprefix("ANSWER "))
+    return found
+
+
+@pytest.mark.parametrize("how", later(["killed", "speculation"], 1))
+def test_rows_count_once(how: str, master: str, tmp_path: Path) -> None:
     expected = {"repeated": True, "snapshots": 1, "rows": 100_000, "ids": 100_000}
-    assert json.loads(lines[0].removeprefix("ANSWER ")) == dict.fromkeys(("append", "buckets", "keyed"), expected)
+    found = answered(["-c", SCRIPT, how, str(tmp_path), master], 300)
+    assert found == dict.fromkeys(("append", "buckets", "keyed"), expected)
+
+
+KINDS = ("keyed", "append vectors", "dynamic", "evolving", "keyed vectors", "cross-partition", "lookup", "postpone")
+
+
+@pytest.mark.parametrize("how", ["killed", "speculation"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_statements_and_scripts(how: str, kind: str, master: str, tmp_path: Path) -> None:
+    """Rows as the model has them after each statement, and a whole table."""
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    found = answered(["-m", "tests.spark.lost_job", how, master, str(folder), kind, "1", "6"], 1800)
+    assert found["faults"] == []
+    assert found["marks"]
