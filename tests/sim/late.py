@@ -1,4 +1,4 @@
-"""A store whose LIST is late: what is gone is still listed for a while, and if told so what is new is not yet."""
+"""A store whose LIST is late: what is gone is still listed for a while."""
 
 from __future__ import annotations
 
@@ -15,27 +15,21 @@ MOST = 60  # calls that a LIST may be late
 
 
 class LateLists(MapStorage):
-    """Reads, HEADs and puts are of now. `new`: whether new files are listed late, too."""
+    """Reads, HEADs and puts are of now, and what is new is listed."""
 
-    def __init__(self, seed: int, new: bool = False) -> None:
+    def __init__(self, seed: int) -> None:
         super().__init__()
-        self.new = new
         self._chance, self._calls = random.Random(f"late {seed}"), 0
-        self._shown: dict[str, int] = {}  # from which call on a file is listed
         self._gone: dict[str, tuple[int, bytes]] = {}  # until which call a deleted file is, and what it was
-
-    def settle(self) -> None:
-        """LIST tells what is there."""
-        self._shown, self._gone = {}, {}
 
     def write(self, path: str, data: bytes) -> None:
         super().write(path, data)
-        self._came(path)
+        self._gone.pop(path, None)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         put = super().put_if_absent(path, data)
         if put:
-            self._came(path)
+            self._gone.pop(path, None)
         return put
 
     def open_output(self, path: str) -> BinaryIO:
@@ -51,7 +45,6 @@ class LateLists(MapStorage):
 
     def delete(self, path: str) -> None:
         if path in self.files:
-            self._shown.pop(path, None)
             self._gone[path] = (self._calls + self._chance.randrange(MOST), self.files.pop(path))
 
     def rename(self, source: str, target: str) -> None:
@@ -62,7 +55,7 @@ class LateLists(MapStorage):
 
     def link(self, source: str, target: str) -> None:
         super().link(source, target)
-        self._came(target)
+        self._gone.pop(target, None)
 
     def info(self, path: str) -> FileInfo | None:
         return super().info(path) if path in self.files else self._listed().info(path)
@@ -73,16 +66,11 @@ class LateLists(MapStorage):
     def walk(self, path: str) -> Iterator[FileInfo]:
         return self._listed().walk(path)
 
-    def _came(self, path: str) -> None:
-        self._gone.pop(path, None)
-        if self.new:
-            self._shown.setdefault(path, self._calls + self._chance.randrange(MOST))
-
     def _listed(self) -> MapStorage:
         self._calls += 1
         self._gone = {path: one for path, one in self._gone.items() if one[0] > self._calls}
         found = MapStorage()
-        found.files = {path: data for path, data in self.files.items() if self._shown.get(path, 0) <= self._calls}
+        found.files = dict(self.files)
         for path, (_, data) in self._gone.items():
             found.files.setdefault(path, data)
         return found

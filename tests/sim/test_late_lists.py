@@ -1,8 +1,5 @@
 """Stores that answer late: a LIST that shows for long what is gone, a put whose answer is lost. Nothing that was committed
 goes, no read gives other rows, and what fails says so.
-
-New files that are listed late are more than a store may do (docs/object-stores.md). Still no row is lost by commits,
-changes, expiry, tags and branches; orphans must not be removed there, nor tables renamed.
 """
 
 from __future__ import annotations
@@ -36,7 +33,7 @@ KINDS: dict[str, tuple[list[str], dict[str, str]]] = {
     "dynamic": (["k"], {"bucket": "-1"}),
     "crossing": (["k"], {"bucket": "-1"}),
 }
-LATE = ("gone", "gone and lost", "new")
+LATE = ("gone", "gone and lost")
 DAYS = 3 * 24 * 3600 * 1000
 Rows = dict[int, int]
 
@@ -48,7 +45,7 @@ def rows_of(found: pa.Table) -> list[tuple[int, int]]:
 class History:
     """A table, what it must hold, and what is done to it. `lost`: how often the answer of a conditional put is."""
 
-    def __init__(self, kind: str, seed: int, new: bool, lost: float) -> None:
+    def __init__(self, kind: str, seed: int, lost: float) -> None:
         self.chance, self.clock, self.files = random.Random(f"{kind} {seed}"), FakeClock(seed), LateLists(seed)
         loses = random.Random(f"lost {seed}")
 
@@ -57,9 +54,9 @@ class History:
                 return None
             return loses.choice([FAIL_BEFORE, FAIL_AFTER, FAIL_AFTER])
 
-        self.keyed, self.new, self.name = bool(KINDS[kind][0]), new, "t"
+        self.keyed, self.name = bool(KINDS[kind][0]), "t"
         Catalog(Env(self.files, self.clock), "/wh").create_table("t", SCHEMA, (), KINDS[kind][0], FEW | KINDS[kind][1])
-        self.files.new, self.storage = new, FaultStorage(self.files, plan)
+        self.storage = FaultStorage(self.files, plan)
         self.rows: Rows = {}
         self.tags: dict[str, Rows] = {}
         self.branches: dict[str, Rows] = {}
@@ -106,12 +103,12 @@ class History:
             self.change(lambda: table.compact(full=chance.random() < 0.5), self.rows)
         elif what == "expire":
             self.change(lambda: table.expire_snapshots(retain_max=2, retain_min=1), self.rows)
-        elif what == "clean" and not self.new:
+        elif what == "clean":
             self.clock.millis += DAYS
             self.change(table.remove_orphan_files, self.rows)
         elif what == "alter":
             self.change(lambda: table.alter(SetOption("comment", f"{number}")), self.rows)
-        elif what == "rename" and not self.new:
+        elif what == "rename":
             self._rename()
         else:
             self._refer(what, table, number)
@@ -152,7 +149,7 @@ class History:
 @pytest.mark.filterwarnings("ignore")
 def test_a_store_that_answers_late(kind: str, late: str) -> None:
     for seed in seeds(1, 40):
-        history = History(kind, seed, late == "new", 0.1 if late == "gone and lost" else 0)
+        history = History(kind, seed, 0.1 if late == "gone and lost" else 0)
         for number in range(25):
             history.step(number)
         history.check()
