@@ -124,3 +124,34 @@ def test_conditions_of_calls(classic: Lake) -> None:
     without_spark.refresh().delete("c = ''")
     table.refresh().update({"v": "60"}, where="c = 'b'")
     assert sorted(row.v for row in lake.sql("SELECT v FROM db.t").collect()) == [3, 4, 5, 60]
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc"])
+def test_char_within_other_types_is_padded(classic: Lake, file_format: str) -> None:
+    """As it is of Spark's own tables; ORC's readers, and engines but Spark, leave it without its spaces."""
+    lake = classic
+    lake.sql("CREATE DATABASE IF NOT EXISTS db")
+    columns = (
+        "k INT, s STRUCT<c: CHAR(3), n: INT>, a ARRAY<CHAR(2)>, m MAP<CHAR(2), ARRAY<CHAR(3)>>, t STRUCT<x: STRING>"
+    )
+    lake.sql(f"CREATE TABLE db.t ({columns}) TBLPROPERTIES ('file.format' = '{file_format}')")
+    held = [
+        {"k": 1, "s": {"c": "a", "n": 1}, "a": ["x", None, "yy"], "m": [("k", ["v", None])], "t": {"x": "q"}},
+        {"k": 2, "s": {"c": None, "n": 2}, "a": [], "m": [], "t": None},
+        {"k": 3, "s": None, "a": None, "m": None, "t": None},
+    ]
+    table = lake.catalog.table("db.t")
+    table.write_arrow(pa.Table.from_pylist(held, table.arrow_schema))
+    found = lake.sql("SELECT s.c, s.n, a, m, t.x FROM db.t ORDER BY k").collect()
+    assert [tuple(row) for row in found] == [
+        ("a  ", 1, ["x ", None, "yy"], {"k ": ["v  ", None]}, "q"),
+        (None, 2, [], {}, None),
+        (None, None, None, None, None),
+    ]
+    for where, keys in (
+        ("s.c = 'a'", []),
+        ("s.c = 'a  '", [1]),
+        ("array_contains(a, 'x ') AND array_contains(m['k '], 'v  ')", [1]),
+    ):
+        assert [row.k for row in lake.sql(f"SELECT k FROM db.t WHERE {where}").collect()] == keys, where
+    assert [row.k for row in lake.sql("SELECT k FROM db.t WHERE s IS NULL").collect()] == [3]

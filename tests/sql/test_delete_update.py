@@ -163,6 +163,33 @@ def test_a_member_of_a_null_row_is_set(lake: bucketlake.Lake, options: str) -> N
     assert [row[1][1][1] for row in content(lake)] == ["11", "12", "4"]
 
 
+def test_names_that_differ_in_case_are_others_where_the_session_says_so(classic: Lake) -> None:
+    lake = classic
+    lake.sql("CREATE TABLE db.t (k INT, s STRING, r STRUCT<a: INT, A: INT>)")
+    lake.sql("INSERT INTO db.t VALUES (1, 'x', named_struct('a', 1, 'A', 2))")
+    merge = "MERGE INTO db.t t USING (SELECT 1 AS k, 'y' AS S) q ON t.k = q.k WHEN MATCHED THEN UPDATE SET "
+    lake.spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        for statement in (
+            "UPDATE db.t SET S = 'y'",
+            "UPDATE db.t AS x SET X.s = 'y'",
+            "UPDATE db.t SET R.a = 7",
+            merge + "S = q.S",
+            merge + "T.s = q.S",
+            merge + "s = q.S WHEN NOT MATCHED THEN INSERT (K, s) VALUES (q.k, q.S)",
+        ):
+            with pytest.raises(InvalidError, match="no such column"):
+                lake.sql(statement)
+        with pytest.raises(InvalidError, match="members of ROW"):
+            lake.sql("UPDATE db.t SET s.A = 7")
+        lake.sql("UPDATE db.t SET r.A = 7, s = 'z'")
+        assert [tuple(row) for row in lake.sql("SELECT * FROM db.t").collect()] == [(1, "z", (1, 7))]
+    finally:
+        lake.spark.conf.unset("spark.sql.caseSensitive")
+    lake.sql("UPDATE db.t AS x SET X.S = 'y' WHERE K = 1")
+    assert [row.s for row in lake.sql("SELECT * FROM db.t").collect()] == ["y"]
+
+
 def test_a_table_goes_before_a_column_of_its_name(lake: bucketlake.Lake) -> None:
     """`t.s` is the column s of t, not the member s of a column t, as everywhere in Spark."""
     lake.sql("CREATE TABLE db.t (id INT, s INT, t STRUCT<s: INT, r: INT>) TBLPROPERTIES ('primary-key' = 'id')")

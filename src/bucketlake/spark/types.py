@@ -187,38 +187,60 @@ def conform(
 
 def _spaced(column: Column, kind: DataType) -> Column:
     """Text, at any depth, as Spark stores it in CHAR(n) and VARCHAR(n): padded, without spaces beyond the length."""
-    if not has_lengths(kind):
+
+    def text(column: Column, kind: DataType) -> Column:
+        cut = F.when(F.char_length(F.rtrim(column)) <= kind.length, F.rpad(F.rtrim(column), kind.length, " "))
+        if kind.root is Root.VARCHAR:
+            return F.when(F.char_length(column) > kind.length, cut.otherwise(column)).otherwise(column)
+        return cut.otherwise(column)
+
+    return _in_texts(column, kind, has_lengths, text)
+
+
+def _in_texts(
+    column: Column, kind: DataType, has: Callable[[DataType], bool], text: Callable[[Column, DataType], Column]
+) -> Column:
+    """The column with other texts, at any depth, in types that `has` is for."""
+    if not has(kind):
         return column
     if kind.root is Root.ROW:
-        parts = [_spaced(column.getField(item.name), item.type).alias(item.name) for item in kind.fields]
+        parts = [_in_texts(column.getField(item.name), item.type, has, text).alias(item.name) for item in kind.fields]
         return F.when(column.isNotNull(), F.struct(*parts))
     if kind.root is Root.MAP:
         key, value = kind.parts
-        keys = F.transform_keys(column, lambda one, _: _spaced(one, key)) if has_lengths(key) else column
-        return F.transform_values(keys, lambda _, one: _spaced(one, value)) if has_lengths(value) else keys
+        keys = F.transform_keys(column, lambda one, _: _in_texts(one, key, has, text)) if has(key) else column
+        return F.transform_values(keys, lambda _, one: _in_texts(one, value, has, text)) if has(value) else keys
     if kind.parts:
-        return F.transform(column, lambda one: _spaced(one, kind.parts[0]))
-    cut = F.when(F.char_length(F.rtrim(column)) <= kind.length, F.rpad(F.rtrim(column), kind.length, " "))
-    if kind.root is Root.VARCHAR:
-        return F.when(F.char_length(column) > kind.length, cut.otherwise(column)).otherwise(column)
-    return cut.otherwise(column)
+        return F.transform(column, lambda one: _in_texts(one, kind.parts[0], has, text))
+    return text(column, kind)
 
 
 def char_columns(frame: DataFrame, fields: Sequence[DataField]) -> DataFrame:
-    """The frame with its CHAR(n) columns as Spark has them: padded, and marked, so that what is compared with them is
-    padded too; as they are stored where the session says so (`spark.sql.readSideCharPadding`)."""
-    lengths = {item.name: item.type.length for item in fields if item.type.root is Root.CHAR and item.type.length}
-    if not lengths.keys() & set(frame.columns) or chars_are_text(frame.sparkSession):
+    """The frame with CHAR(n), at any depth, as Spark has it: padded, and columns of it marked, so that what is compared
+    with them is padded too; as they are stored where the session says so (`spark.sql.readSideCharPadding`)."""
+    kinds = {item.name: item.type for item in fields if item.type.holds(Root.CHAR)}
+    if not kinds.keys() & set(frame.columns) or chars_are_text(frame.sparkSession):
         return frame
     pads = _is_set(frame.sparkSession, "spark.sql.readSideCharPadding", "true")
     columns = []
     for name in frame.columns:
         column = F.col(quoted(name))
-        if name in lengths:
-            padded = F.when(F.char_length(column) < lengths[name], F.rpad(column, lengths[name], " ")).otherwise(column)
-            column = (padded if pads else column).alias(name, metadata={_CHAR_METADATA: f"char({lengths[name]})"})
+        if name in kinds:
+            kind = kinds[name]
+            found = _in_texts(column, kind, _holds_char, _padded) if pads else column
+            marked = {_CHAR_METADATA: f"char({kind.length})"} if kind.root is Root.CHAR else None
+            column = found.alias(name, metadata=marked) if marked else found.alias(name)
         columns.append(column)
     return frame.select(*columns)
+
+
+def _holds_char(kind: DataType) -> bool:
+    return kind.holds(Root.CHAR)
+
+
+def _padded(column: Column, kind: DataType) -> Column:
+    short = F.char_length(column) < kind.length
+    return F.when(short, F.rpad(column, kind.length, " ")).otherwise(column)
 
 
 def chars_are_text(spark: SparkSession) -> bool:

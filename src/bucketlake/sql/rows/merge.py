@@ -253,7 +253,7 @@ class MergeInto:
             target,
             self.source.name,
             self._padded(self.on),
-            tuple(self._clause(clause, schema) for clause in self.clauses),
+            tuple(self._clause(clause, schema, rules.sensitive) for clause in self.clauses),
             tuple(equalities),
             only,
             " ".join(words).lower(),
@@ -264,12 +264,12 @@ class MergeInto:
             else None,
         )
 
-    def _clause(self, clause: When, schema: TableSchema) -> Clause:
+    def _clause(self, clause: When, schema: TableSchema, sensitive: bool) -> Clause:
         condition = None if clause.condition is None else self._padded(clause.condition)
         if clause.columns is None:
             return Clause(clause.side, clause.kind, condition, star=True)
         verb = "INSERT" if clause.kind == INSERT else "UPDATE"
-        paths = [column_path(schema, self.target, written, verb) for written in clause.columns]
+        paths = [column_path(schema, self.target, written, verb, sensitive) for written in clause.columns]
         if clause.kind == INSERT and any(len(path) > 1 for path in paths):
             nested = [".".join(path) for path in paths if len(path) > 1]
             raise InvalidError("INSERT assignment keys cannot be nested fields", columns=nested)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ from bucketlake.sql.query.travel import session_options
 from bucketlake.sql.query.views import with_views
 from bucketlake.sql.text import names
 from bucketlake.sql.text.text import Cursor, option_hints
-from bucketlake.types.model import Root
+from bucketlake.types.model import DataField, Root
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -277,31 +277,38 @@ def parse_condition(cursor: Cursor) -> str | None:
     return f"({text})"
 
 
-def column_path(schema: TableSchema, target: Target, written: tuple[str, ...], verb: str) -> tuple[str, ...]:
+def column_path(
+    schema: TableSchema, target: Target, written: tuple[str, ...], verb: str, sensitive: bool
+) -> tuple[str, ...]:
     """Column and member names as the table has them, without the table's own name before, which goes before a column
-    of that name; InvalidError for others."""
-    known = {**{name.lower(): name for name in schema.field_names}, **{name: name for name in schema.field_names}}
-    qualifiers = [part.lower() for part in ((target.alias,) if target.alias is not None else target.parts) if part]
+    of that name; InvalidError for others. `sensitive`: as `spark.sql.caseSensitive` has it."""
+    fold: Callable[[str], str] = str if sensitive else str.lower
+    qualifiers = [fold(part) for part in ((target.alias,) if target.alias is not None else target.parts) if part]
     parts = written
     for count in range(len(qualifiers), 0, -1):
         behind = written[count:]
-        mine = [part.lower() for part in written[:count]] == qualifiers[-count:]
-        if mine and behind and {behind[0], behind[0].lower()} & known.keys():
+        mine = [fold(part) for part in written[:count]] == qualifiers[-count:]
+        if mine and behind and _called(behind[0], schema.fields, fold):
             parts = behind
             break
-    if not parts or not {parts[0], parts[0].lower()} & known.keys():
+    column = _called(parts[0], schema.fields, fold) if parts else None
+    if column is None:
         remedy = did_you_mean((parts or written)[0], schema.field_names)
         raise InvalidError("no such column", column=".".join(written), columns=list(schema.field_names), remedy=remedy)
-    path = [known.get(parts[0]) or known[parts[0].lower()]]
-    kind = schema.field(path[0]).type
+    path, kind = [column.name], column.type
     for part in parts[1:]:
-        members = {item.name.lower(): item for item in kind.fields} if kind.root is Root.ROW else {}
-        member = members.get(part.lower())
+        member = _called(part, kind.fields, fold) if kind.root is Root.ROW else None
         if member is None:
             raise InvalidError(f"{verb} sets columns and members of ROW columns", column=".".join(written))
         path.append(member.name)
         kind = member.type
     return tuple(path)
+
+
+def _called(name: str, fields: Sequence[DataField], fold: Callable[[str], str]) -> DataField | None:
+    """The field of this very name, else one that only `fold` makes the same."""
+    alike = [item for item in fields if fold(item.name) == fold(name)]
+    return next((item for item in alike if item.name == name), alike[-1] if alike else None)
 
 
 def _given(tree: exp.Expr) -> list[str]:

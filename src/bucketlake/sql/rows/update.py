@@ -12,6 +12,7 @@ from bucketlake.errors import InvalidError
 from bucketlake.ops.change.row_changes import refuse_update
 from bucketlake.schema.default import default_sql
 from bucketlake.spark import changes
+from bucketlake.spark.settings import is_case_sensitive
 from bucketlake.spark.types import quoted
 from bucketlake.spark.write.column_updates import MINE, ColumnChange
 from bucketlake.sql.rows.target import Target, column_path, parse_condition, parse_target
@@ -46,7 +47,7 @@ class Update:
         target = self.target
         table = target.table(lake, name)
         schema = table.schema
-        assigned = _assigned(schema, self)
+        assigned = _assigned(schema, self, is_case_sensitive(lake.spark))
         refuse_update(schema, assigned.names)
         columns = {
             item: f"({assigned.columns[item]})" if item in assigned.columns else target.column(item)
@@ -140,12 +141,12 @@ def _row(base: Column, row: DataType, values: Mapping[tuple[str, ...], Column]) 
     return F.struct(*parts)
 
 
-def _assigned(schema: TableSchema, update: Update) -> _Assigned:
+def _assigned(schema: TableSchema, update: Update, sensitive: bool) -> _Assigned:
     """The assignments by the table's columns; InvalidError for unknown ones and for two that set the same."""
     found = _Assigned()
     paths: list[tuple[str, ...]] = []
     for written, text in update.assignments:
-        path = column_path(schema, update.target, written, "UPDATE")
+        path = column_path(schema, update.target, written, "UPDATE", sensitive)
         for other in paths:
             shorter = min(len(path), len(other))
             if path[:shorter] == other[:shorter]:
