@@ -243,10 +243,11 @@ class TablePaths:
 
     def index_path(self, partition: bytes, bucket: int, file: IndexFile) -> str:
         """Where an index file lies: at its external path, in `index/`, or with `index-file-in-data-file-dir` in its
-        bucket, but for global indexes."""
+        bucket, but for global indexes, which are of no bucket's files."""
         if file.external_path:
             return self.outside(file.external_path)
-        if file.global_index is None and self._flag("index-file-in-data-file-dir", "false"):
+        of_bucket = file.global_index is None or file.global_index.get("_SOURCE_META") is not None
+        if of_bucket and self._flag("index-file-in-data-file-dir", "false"):
             return f"{self.bucket_dir(partition, bucket)}/{check_name(file.file_name, 'index file')}"
         return self.index(file.file_name)
 

@@ -72,6 +72,9 @@ KEYED: tuple[dict[str, str], ...] = (
     {**DV, **CLUSTERED, "clustering.columns": "ts,d", "deletion-vectors.bitmap64": "true", "target-file-size": "1 kb"},
     {**DV, **CLUSTERED, "bucket": "-1", "file.format": "orc"},
     {**CLUSTERED, "merge-engine": "first-row"},
+    {**DV, "pk-btree.index.columns": "v,s", "pk-bitmap.index.columns": "d"},
+    {**DV, "pk-bitmap.index.columns": "s", "pk-btree.index.columns": "ts", "index-file-in-data-file-dir": "true"},
+    {**DV, "pk-btree.index.columns": "v", "fields.v.pk-btree.index.options": '{"block-size":"1 kb"}', **LOOKUP},
 )
 APPENDED: tuple[dict[str, str], ...] = (
     AVRO,

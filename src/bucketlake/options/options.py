@@ -254,6 +254,7 @@ FAMILIES: tuple[tuple[re.Pattern[str], Effect], ...] = (
     (re.compile(r"metadata\.iceberg\..+"), WRITES),
     (re.compile(r"(commit|tag)\.callback\..+\.param"), WRITES),
     (re.compile(rf"fields\..+\.({_MAPS})"), HONOURED),
+    (re.compile(r"fields\..+\.pk-(btree|bitmap)\.index\.options"), HONOURED),
     (re.compile(r"fields\..+\.pk-[a-z-]+\.index\..+"), WRITES),
     (re.compile(rf"fields\..+\.({'|'.join(_FIELD_KEYS)})"), HONOURED),
     (re.compile(r"field\..+\.vector-dim"), HONOURED),

@@ -9,13 +9,14 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
-from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, did_you_mean
+from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, UnsupportedError, did_you_mean
 from bucketlake.options.map_layout import without_column
 from bucketlake.options.options import TableOptions, find_option, immutable, option_text
 from bucketlake.schema.column_options import member_renamed_in_options, renamed_in_options
 from bucketlake.schema.default import check_defaults
 from bucketlake.schema.evolution import cast_allowed
 from bucketlake.schema.flink_columns import check_free, check_kept
+from bucketlake.schema.keyed_indexes import indexed_columns
 from bucketlake.schema.marked import COLUMN_KEYS, added, dropped
 from bucketlake.types.ids import with_fresh_ids
 from bucketlake.types.model import DataField, DataType, Root, type_text
@@ -296,6 +297,7 @@ class _Draft:
     def drop(self, path: tuple[str, ...]) -> None:
         keys = (*self.schema.partition_keys, *self.schema.primary_keys)
         self.refuse_key(path, keys, f"Cannot drop partition key or primary key: [{path[0]}]")
+        self.refuse_indexed(path, "drop")
         check_kept(self.options, path)
         if len(path) == 1:
             for item in self.fields:
@@ -311,6 +313,7 @@ class _Draft:
 
     def rename(self, path: tuple[str, ...], name: str) -> None:
         self.refuse_key(path, self.schema.partition_keys, f"Cannot rename partition column: [{path[0]}]")
+        self.refuse_indexed(path, "rename")
         if self.is_blob(path):
             raise InvalidError(f"Cannot rename BLOB column: [{path[0]}]", table=self.table)
         check_kept(self.options, path)
@@ -333,6 +336,7 @@ class _Draft:
     def retype(self, change: UpdateColumnType) -> None:
         path, wanted = _path(change.column), change.type
         self.refuse_key(path, self.schema.partition_keys, f"Cannot update partition column: [{path[0]}]")
+        self.refuse_indexed(path, "update type of")
         if path[0] not in self.retypable:
             self.refuse_key(path, self.schema.primary_keys, "Cannot update primary key")
             if self.has_snapshots:  # rows lie where the hash of the old type put them
@@ -391,6 +395,10 @@ class _Draft:
     def refuse_key(self, path: tuple[str, ...], keys: Sequence[str], message: str) -> None:
         if len(path) == 1 and path[0] in keys:
             raise InvalidError(message, table=self.table)
+
+    def refuse_indexed(self, path: tuple[str, ...], operation: str) -> None:
+        if len(path) == 1 and path[0] in indexed_columns(TableOptions(self.options)):
+            raise UnsupportedError(f"Cannot {operation} primary-key index column: [{path[0]}]", table=self.table)
 
     def in_members(self, path: tuple[str, ...], change: Callable[[list[DataField]], None]) -> None:
         """Change the list of columns, or of ROW members, that the path's last name belongs to."""

@@ -17,6 +17,7 @@ from bucketlake.schema.chain import check_chain
 from bucketlake.schema.clustering import check_clustered
 from bucketlake.schema.external_folders import external_folders
 from bucketlake.schema.file_indexes import validate_file_indexes
+from bucketlake.schema.keyed_indexes import check_keyed_indexes
 from bucketlake.schema.map_layouts import check_map_layouts
 from bucketlake.schema.vectors import check_vector_columns
 from bucketlake.types.model import DataType, Root, refuse_type
@@ -443,6 +444,7 @@ def _check_special_columns(schema: TableSchema, options: TableOptions) -> None:
 
 def _check_deletion_vectors(schema: TableSchema, options: TableOptions) -> None:
     check_clustered(schema)
+    check_keyed_indexes(schema)
     if not options.get("deletion-vectors.enabled"):
         return
     _need(

@@ -18,8 +18,10 @@ from bucketlake.lsm.compaction import CompactionPick, CompactionRule, Moment, pi
 from bucketlake.lsm.levels import Levels, key_range_of
 from bucketlake.ops.buckets.dynamic import hash_files, key_check
 from bucketlake.ops.compact.clustered import ClusteredBucket, ClusteredRewrite, picked_clustered
+from bucketlake.ops.compact.keyed_indexes import kept_indexes
 from bucketlake.ops.rewrite.rewrite import Bucket, Outcome, Rewrite
 from bucketlake.ops.rows.deletions import load_vectors, write_vectors
+from bucketlake.ops.rows.keyed_index import is_keyed
 from bucketlake.ops.rows.record_expiry import RowExpiry
 from bucketlake.ops.scan.scan import EntryFilter, keyed_entries
 from bucketlake.ops.table.entries import BucketKey, beside, bucket_key, by_bucket
@@ -28,6 +30,7 @@ from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.table.wall_clock import local_from_epoch
+from bucketlake.schema.keyed_indexes import keyed_indexes
 from bucketlake.schema.schema import BucketMode
 from bucketlake.values import dataclass
 
@@ -41,7 +44,7 @@ class CompactUnit:
     `pick`: the files to compact, among `files`, and the level they go to; the others are there to be looked up.
     `vectors`: the index file that holds the bucket's deletion vectors. `tells`: False where changes are not told (the
     rows were written by an overwrite). `hashes`: the bucket's hash index, which its keys are compared with where all of
-    them are read.
+    them are read; `indexes`: the files of the bucket's indexes, which are kept with it.
     """
 
     partition: bytes
@@ -53,6 +56,7 @@ class CompactUnit:
     snapshot_id: int = 0
     tells: bool = True
     hashes: IndexFile | None = None
+    indexes: tuple[IndexFile, ...] = ()
 
     @property
     def size(self) -> int:
@@ -91,6 +95,10 @@ def units_due(
     dynamic = store.schema.bucket_mode is BucketMode.DYNAMIC
     hashes = hash_files(store.index_manifest(snapshot)) if dynamic else {}
     groups = by_bucket(entries)
+    indexes: dict[BucketKey, list[IndexFile]] = {}
+    for item in store.index_manifest(snapshot) if keyed_indexes(store.schema) else ():
+        if is_keyed(item.file):
+            indexes.setdefault((item.partition, item.bucket), []).append(item.file)
     planner = Planner(store, full)
     units = []
     for (partition, bucket), group in groups.items():
@@ -100,7 +108,9 @@ def units_due(
         if found is not None:
             total = group[0].total_buckets
             known = hashes.get(partition, {}).get(bucket)
-            units.append(CompactUnit(partition, bucket, total, files, found, index, snapshot.id, hashes=known))
+            own = tuple(indexes.get((partition, bucket), ()))
+            unit = CompactUnit(partition, bucket, total, files, found, index, snapshot.id, hashes=known, indexes=own)
+            units.append(unit)
     return sorted(units, key=lambda unit: unit.size, reverse=True)
 
 
@@ -169,11 +179,13 @@ def compact_bucket(store: Store, unit: CompactUnit) -> CommitMessage | None:
 def _message(store: Store, unit: CompactUnit, done: Outcome) -> CommitMessage | None:
     if not done.before and not done.after:
         return None
-    added: tuple[IndexFile, ...] = ()
-    removed: tuple[IndexFile, ...] = ()
+    gone = {file.file_name for file in done.before}
+    files = [*(file for file in unit.files if file.file_name not in gone), *done.after]
+    kept = kept_indexes(store, (unit.partition, unit.bucket), files, unit.indexes, unit.snapshot_id)
+    added, removed = kept.added, kept.removed
     if done.vectors is not None:
-        added = tuple(write_vectors(store, unit.partition, unit.bucket, done.vectors))
-        removed = () if unit.vectors is None else (unit.vectors,)
+        added += tuple(write_vectors(store, unit.partition, unit.bucket, done.vectors))
+        removed += () if unit.vectors is None else (unit.vectors,)
     return CommitMessage(
         unit.partition,
         unit.bucket,

@@ -15,18 +15,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from bucketlake.errors import BucketlakeError, ConflictError, InvalidError, UnsupportedError
-from bucketlake.format.index.bitmap_index import BITMAP, encode_bitmap
-from bucketlake.format.index.blocks import CODECS
-from bucketlake.format.index.btree import BTREE, Blocks, encode_btree
+from bucketlake.format.index.btree import BTREE
 from bucketlake.format.index.index_manifest import IndexEntry, IndexFile
-from bucketlake.format.index.sorted_keys import check_indexed, encoded_keys
+from bucketlake.format.index.sorted_keys import check_indexed
 from bucketlake.format.metadata.snapshot import Snapshot
-from bucketlake.lsm.keys import KeyOrder
 from bucketlake.ops.change.column_updates import Changed, dropping, groups_at, until_done
 from bucketlake.ops.commit.commit import Check, Commit
 from bucketlake.ops.commit.outcome import Attempt, Attempts
@@ -35,11 +30,12 @@ from bucketlake.ops.rows.column_roll import first_id
 from bucketlake.ops.rows.global_index import KINDS, indexed_ids, merged_ranges, range_of
 from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.rows.row_ids import tracked
+from bucketlake.ops.rows.sorted_index import encoded_index, index_blocks
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
-from bucketlake.schema.schema import ROW_ID_FIELD, SEQUENCE_FIELD, TableSchema
+from bucketlake.schema.schema import ROW_ID_FIELD, TableSchema
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
@@ -89,7 +85,7 @@ def create_index(
     too often meanwhile, and those of a commit.
     """
     field, kind = _field(store.schema, columns, _kind(kind)), _kind(kind)
-    _blocks(store, kind)
+    index_blocks(store.options, kind)
     added = 0
 
     def once(base: Snapshot | None, attempt: Attempt) -> Changed:
@@ -183,27 +179,6 @@ def _known(schema: TableSchema, columns: Sequence[str]) -> list[DataField]:
 
 def _kind(text: str) -> str:
     return text.strip().lower()
-
-
-def _blocks(store: Store, kind: str) -> Blocks:
-    """How a file of a kind is written. InvalidError for a codec that there is not."""
-    options = store.options
-    if kind == BTREE:
-        size, codec, level = (
-            options.get("btree-index.block-size"),
-            options.get("btree-index.compression"),
-            options.get("btree-index.compression-level"),
-        )
-    else:
-        size, codec, level = (
-            options.get("bitmap-index.dictionary-block-size"),
-            options.get("bitmap-index.compression"),
-            options.get("bitmap-index.compression-level"),
-        )
-    codec = codec.strip().lower()
-    if codec not in (*CODECS, "lzo"):
-        raise InvalidError(f"unknown compression of a {kind} index: '{codec}'", remedy=f"one of {', '.join(CODECS)}")
-    return Blocks(int(size), codec if codec in CODECS else "none", int(level))  # readers take plain blocks as well
 
 
 def _covered(entries: Sequence[IndexEntry], field: DataField, kind: str) -> list[tuple[int, int]]:
@@ -326,14 +301,8 @@ def _written(store: Store, stretch: Stretch, batches: Sequence[pa.RecordBatch], 
     """The file of some rows, which are all that live in a span of ids."""
     field = store.schema.field(stretch.column)
     rows = pa.concat_batches(batches)
-    nulls = rows.filter(rows.column(0).is_null()).column(1).to_numpy()
-    known = rows.filter(rows.column(0).is_valid())
-    ordered, starts = _in_order(field, known)
-    keys = encoded_keys(ordered.column(0).take(pa.array(starts)), field.type)
-    ids = ordered.column(1).to_numpy() - span[0]
-    encode = encode_bitmap if stretch.kind == BITMAP else encode_btree
-    blocks = _blocks(store, stretch.kind)
-    data, recorded = encode(keys, starts, ids, nulls - span[0], stretch.snapshot, blocks)
+    blocks = index_blocks(store.options, stretch.kind)
+    data, recorded = encoded_index(field, stretch.kind, rows, span[0], stretch.snapshot, blocks)
     name = store.paths.new_global_index(store.env, stretch.kind)
     known_as = {
         "_ROW_RANGE_START": span[0],
@@ -347,14 +316,6 @@ def _written(store: Store, stretch: Stretch, batches: Sequence[pa.RecordBatch], 
     file = IndexFile(stretch.kind, name, len(data), rows.num_rows, external_path=outside, global_index=known_as)
     store.env.storage.write(_path(store, stretch, file), data)
     return file
-
-
-def _in_order(field: DataField, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
-    """Rows by value, then id, and where each value begins."""
-    named = pa.RecordBatch.from_arrays(rows.columns, names=[field.name, SEQUENCE_FIELD.name])
-    order, starts = KeyOrder([field]).sort(named)
-    ordered = rows if order is None else rows.take(pa.array(order))
-    return ordered, np.arange(rows.num_rows) if starts is None else starts
 
 
 def _path(store: Store, stretch: Stretch, file: IndexFile) -> str:

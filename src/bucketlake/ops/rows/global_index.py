@@ -11,6 +11,7 @@ Spec: docs/spec/global_index.md#reading
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 from bucketlake.errors import UnsupportedError
 from bucketlake.format.data.blob import is_blob
@@ -79,16 +80,35 @@ def groups_by_index(
     if not entries:
         return every
     fields = {item.name: item for item in store.schema.fields}
-    return _Search(store, entries, _Spans.of(store, groups), fields).left(where, every)
+    return Search(store, entries, _Spans.of(store, groups), fields).left(where, every)
+
+
+class Spans(Protocol):
+    """Groups of rows by the ids that indexes name, from the first to behind the last; `sizes`: bytes of their files."""
+
+    @property
+    def starts(self) -> Ints:
+        """Their first ids."""
+
+    @property
+    def ends(self) -> Ints:
+        """Those behind their last."""
+
+    @property
+    def sizes(self) -> Ints:
+        """Bytes of their files."""
+
+    def covered(self, entries: Sequence[IndexEntry], field: DataField) -> Mask:
+        """Whether indexes of a column cover all rows of a group, and speak of the values that it has now."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Search:
+class Search:
     """Groups that are left by the indexes of a snapshot."""
 
     store: Store
     entries: Sequence[IndexEntry]
-    spans: _Spans
+    spans: Spans
     fields: dict[str, DataField]
 
     def left(self, where: Predicate, wanted: Mask) -> Mask:

@@ -26,10 +26,11 @@ from bucketlake.types.model import DataField, arrow_schema
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
-    from bucketlake.ops.rows import file_indexes, global_index
+    from bucketlake.ops.rows import file_indexes, global_index, keyed_index
 else:  # a plan without a condition prunes nothing
     file_indexes = lazy("bucketlake.ops.rows.file_indexes")
     global_index = lazy("bucketlake.ops.rows.global_index")
+    keyed_index = lazy("bucketlake.ops.rows.keyed_index")
 
 Mask = npt.NDArray["np.bool_"]
 T = TypeVar("T")
@@ -116,6 +117,13 @@ class Pruner:
         if self._where is None:
             return list(groups)
         return _kept(groups, global_index.groups_by_index(self._store, snapshot, self._where, groups))
+
+    def by_keyed_index(self, snapshot: Snapshot, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
+        """Files of a table with a primary key in which its indexes leave room for a row; no row of a file must be
+        superseded by one of another."""
+        if self._where is None:
+            return list(entries)
+        return _kept(entries, keyed_index.left_by_index(self._store, snapshot, self._where, entries))
 
     def sections(self, sections: Sequence[list[ManifestEntry]]) -> set[int]:
         """The `id`s of the sections in which some row, after merging, may match."""

@@ -35,6 +35,8 @@ def make_splits(
         return _column_splits(store, snapshot, entries, pruner)
     if not store.schema.primary_keys:
         entries = pruner.by_value(entries)
+    elif store.options.get("deletion-vectors.enabled") and not any(entry.file.level == 0 for entry in entries):
+        entries = pruner.by_keyed_index(snapshot, entries)
     for entry in entries:
         buckets.setdefault(bucket_key(entry), []).append(entry)
     vectors = deletion_files(store, store.index_manifest(snapshot))
