@@ -19,7 +19,9 @@ from bucketlake.values import dataclass
 if TYPE_CHECKING:
     from bucketlake.schema.schema import TableSchema
 
-KEYED_INDEXES: Mapping[str, str] = {"btree": "pk-btree.index.columns", "bitmap": "pk-bitmap.index.columns"}
+_BTREES = "pk-btree.index.columns"
+_BITMAPS = "pk-bitmap.index.columns"
+KEYED_INDEXES: Mapping[str, str] = {"btree": _BTREES, "bitmap": _BITMAPS}
 _WITHOUT = frozenset(
     (Root.BINARY, Root.VARBINARY, Root.ARRAY, Root.MAP, Root.MULTISET, Root.ROW, Root.VARIANT, Root.BLOB, Root.VECTOR)
 )
