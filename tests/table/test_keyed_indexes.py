@@ -16,7 +16,7 @@ from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.index.btree import MAGIC
 from bucketlake.format.index.sources import Sources
 from bucketlake.ops.table.store import clear_cache
-from bucketlake.schema.change import DropColumn, RenameColumn, UpdateColumnType
+from bucketlake.schema.change import DropColumn, RemoveOption, RenameColumn, SetOption, UpdateColumnType
 from bucketlake.types.model import BIGINT
 
 SCHEMA = pa.schema([("k", pa.int64()), ("p", pa.string()), ("city", pa.string()), ("v", pa.int32())])
@@ -145,6 +145,30 @@ def test_an_index_goes_with_its_files(tmp_path: Path) -> None:
     table.expire_snapshots(retain_max=1, retain_min=1)
     assert {file.name for file in (tmp_path / "d.db/t/index").iterdir()} == names
     assert held(table, "v = 9003") == {(3, "x"): ("z", 9003)}
+
+
+def test_an_index_that_is_no_option_any_more_goes(tmp_path: Path) -> None:
+    table = loaded(tmp_path).alter(RemoveOption("pk-btree.index.columns"))
+    table.write_arrow(arrow([(1, "x", "w", 1)]))
+    table.compact(full=True)
+    assert "btree" not in kinds(table) and "bitmap" in kinds(table)
+
+
+def test_other_buckets_and_clones_have_indexes_of_their_own(tmp_path: Path) -> None:
+    table = loaded(tmp_path)
+    catalog = bucketlake.open(tmp_path)
+    catalog.clone_table(table, "d.copy")
+    copy = catalog.table("d.copy")
+    assert held(copy, "v = 3000") == {(3000, "x"): ("c90", 3000)} and held(copy) == held(table)
+    table.rescale(3)
+    assert held(table.refresh(), "v = 3000") == {(3000, "x"): ("c90", 3000)}
+    table = table.refresh().alter(SetOption("bucket", "3"))
+    table.write_arrow(arrow([(k, "x", "new", 20_000 + k) for k in range(0, 6000, 50)]))
+    table.compact(full=True)
+    table = table.refresh()
+    assert held(table, "v = 20100") == {(100, "x"): ("new", 20_100)} and held(table, "v = 3000") == {}
+    assert len(table.files(where="v = 20100")) < len(table.files())
+    assert table.fsck("rows").findings == ()
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,6 @@ from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.table.wall_clock import local_from_epoch
-from bucketlake.schema.keyed_indexes import keyed_indexes
 from bucketlake.schema.schema import BucketMode
 from bucketlake.values import dataclass
 
@@ -96,7 +95,7 @@ def units_due(
     hashes = hash_files(store.index_manifest(snapshot)) if dynamic else {}
     groups = by_bucket(entries)
     indexes: dict[BucketKey, list[IndexFile]] = {}
-    for item in store.index_manifest(snapshot) if keyed_indexes(store.schema) else ():
+    for item in store.index_manifest(snapshot):
         if is_keyed(item.file):
             indexes.setdefault((item.partition, item.bucket), []).append(item.file)
     planner = Planner(store, full)

@@ -26,7 +26,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.schema.keyed_indexes import KeyedIndex, keyed_indexes
 from bucketlake.values import dataclass
 
-MOST_BYTES = 512 << 20  # of a level's values, all of which are in memory while they are sorted
+MOST_BYTES = 256 << 20  # of a level's values, all of which are in memory while they are sorted
 
 
 @dataclass(frozen=True, slots=True)

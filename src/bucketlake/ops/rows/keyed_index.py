@@ -48,8 +48,8 @@ def sources_of(files: Iterable[DataFile]) -> dict[int, tuple[Sources, list[DataF
 
 
 def is_keyed(file: IndexFile) -> bool:
-    """Whether an index file is one of a keyed bucket."""
-    return (file.global_index or {}).get("_SOURCE_META") is not None
+    """Whether an index file is one of a keyed bucket, of a type that is kept here."""
+    return file.index_type in KINDS and (file.global_index or {}).get("_SOURCE_META") is not None
 
 
 def is_current(file: IndexFile, index: KeyedIndex, sources: Sources) -> bool:
@@ -87,7 +87,7 @@ def left_by_index(store: Store, snapshot: Snapshot, where: Predicate | None, ent
         return left
     known: dict[tuple[BucketKey, bytes], list[IndexEntry]] = {}
     for index in store.index_manifest(snapshot):
-        if index.file.index_type in KINDS and is_keyed(index.file):
+        if is_keyed(index.file):
             meta = (index.file.global_index or {})["_SOURCE_META"]
             known.setdefault(((index.partition, index.bucket), bytes(meta)), []).append(index)
     places: dict[BucketKey, dict[str, int]] = {}
