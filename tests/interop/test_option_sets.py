@@ -135,6 +135,9 @@ def test_in_turns(flink: FlinkPaimon, tmp_path: Path, keyed: bool, options: dict
     before = both(flink, table)
     table.compact(full=True)
     assert both(flink, table) == before
+    for where in ("v = 925", "v > 915 AND d = 1.50", "s = 'x25' OR s = 'x26'"):
+        theirs = sorted(row[0] for row in flink.sql(f"SELECT k FROM t WHERE {where}").rows)
+        assert sorted(table.to_arrow(where=where).column("k").to_pylist()) == theirs
     text = "+I" if kinds else "z"
     flink.sql(f"INSERT INTO t VALUES (8, 0, 5000, '{text}', CAST(NULL AS DECIMAL(10, 2)), CAST(NULL AS TIMESTAMP(6)))")
     both(flink, table)

@@ -41,6 +41,7 @@ CLUSTERED = {"clustering.columns": "b,a", "clustering.incremental": "true", "num
 VECTORS = {"deletion-vectors.enabled": "true"}
 SEEN = {**VECTORS, "deletion-vectors.merge-on-read": "true"}
 ANOTHER_ORDER = {"pk-clustering-override": "true", "clustering.columns": "b,a", "target-file-size": "4 kb"}
+INDEXED = {"pk-btree.index.columns": "a", "pk-bitmap.index.columns": "b", "num-sorted-run.compaction-trigger": "2"}
 SUMS = {"merge-engine": "aggregation", "fields.a.aggregate-function": "sum", "fields.b.aggregate-function": "max"}
 PENDING = {"postpone.batch-write-fixed-bucket": "false", "postpone.merge-on-read": "true"}
 
@@ -85,6 +86,7 @@ KINDS = (
     Kind("append, buckets, vectors", 2, (), {"bucket-key": "k", **VECTORS}),
     Kind("fixed, clustered", 2, options={**SEEN, **ANOTHER_ORDER}),
     Kind("dynamic, clustered", -1, options={**SEEN, **ANOTHER_ORDER}),
+    Kind("fixed, indexed", 2, options={**VECTORS, **INDEXED}, late=True),
 )
 
 

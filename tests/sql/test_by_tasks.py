@@ -55,6 +55,7 @@ KINDS = {
     "input": Kind({**FIXED, "changelog-producer": "input"}, BOTH),
     "full-compaction": Kind({**FIXED, "changelog-producer": "full-compaction"}, BOTH),
     "clustered": Kind({**FIXED, **CLUSTERED}, BOTH),
+    "indexed": Kind({**FIXED, **VECTORS, "pk-btree.index.columns": "v"}, BOTH),
     "dynamic clustered": Kind({"bucket": "-1", **CLUSTERED}, BOTH),
     "dynamic": Kind({"bucket": "-1"}, BOTH),
     "dynamic vectors": Kind({"bucket": "-1", **VECTORS}, BOTH),

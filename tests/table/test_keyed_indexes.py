@@ -196,6 +196,10 @@ def test_an_indexed_column_stays(tmp_path: Path) -> None:
     for change in (DropColumn("v"), RenameColumn("city", "town"), UpdateColumnType("v", BIGINT)):
         with pytest.raises(UnsupportedError, match="primary-key index column"):
             table.alter(change)
+    with pytest.raises(InvalidError, match="merge-on-read = false"):
+        table.alter(SetOption("deletion-vectors.merge-on-read", "true"))
+    table.with_options({"write-only": "true"}).write_arrow(arrow([(1, "x", "a", 1)]))
+    assert held(table.with_options({"deletion-vectors.merge-on-read": "true"})) == {(1, "x"): ("a", 1)}
 
 
 def test_what_an_index_says_of_its_files_comes_back() -> None:
@@ -205,5 +209,7 @@ def test_what_an_index_says_of_its_files_comes_back() -> None:
     for end in range(len(data)):
         with pytest.raises(bucketlake.errors.CorruptError):
             Sources.of(data[:end], "i")
-    with pytest.raises(bucketlake.errors.CorruptError):
-        Sources.of(data + b"\0", "i")
+    many = Sources(1, (("a", (1 << 63) - 1), ("b", 1))).encode()
+    for damaged in (data + b"\0", b"\0\0\0\2" + data[4:], data[:4] + bytes(4) + data[8:], many):
+        with pytest.raises(bucketlake.errors.CorruptError):
+            Sources.of(damaged, "i")

@@ -62,8 +62,6 @@ def check_keyed_indexes(schema: TableSchema) -> None:
     if not (schema.bucket > 0 or schema.bucket == -2):
         what = "require fixed or postpone bucket mode (bucket > 0 or bucket = -2), but bucket is"
         raise InvalidError(f"{_ALL} {what} {schema.bucket}.")
-    if options.get("deletion-vectors.merge-on-read"):
-        raise InvalidError(f"{_ALL} require deletion-vectors.merge-on-read = false.")
     if schema.clustered:
         raise InvalidError(f"{_ALL} do not support pk-clustering-override.")
     seen: set[str] = set()
@@ -79,6 +77,12 @@ def check_keyed_indexes(schema: TableSchema) -> None:
         if kind.root in _WITHOUT:
             raise UnsupportedError(f"DataType: {type_text(kind)} is not supported by global index now.", column=name)
     keyed_indexes(schema)
+
+
+def refuse_merge_on_read(schema: TableSchema) -> None:
+    """InvalidError where a table with indexes itself says that level 0 is read too; one read may."""
+    if keyed_indexes(schema) and schema.table_options.get("deletion-vectors.merge-on-read"):
+        raise InvalidError(f"{_ALL} require deletion-vectors.merge-on-read = false.")
 
 
 def indexed_columns(options: TableOptions) -> list[str]:

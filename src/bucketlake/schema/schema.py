@@ -36,6 +36,7 @@ from bucketlake.schema.change import (
 )
 from bucketlake.schema.default import check_defaults
 from bucketlake.schema.evolution import ReadColumn, cast_allowed, read_mapping
+from bucketlake.schema.keyed_indexes import keyed_indexes, refuse_merge_on_read
 from bucketlake.schema.marked import COLUMN_KEYS, declared
 from bucketlake.schema.validation import refuse_shape, refuse_undelivered, validate_schema
 from bucketlake.traces import warn
@@ -160,6 +161,7 @@ class TableSchema:
         _warn(validate(schema.options))
         refuse_of_calls(schema.options)
         validate_schema(schema)
+        refuse_merge_on_read(schema)
         check_defaults(schema.fields)
         return schema
 
@@ -550,6 +552,8 @@ _OPTION_CHANGES = (SetOption, RemoveOption, UpdateComment)
 def refuse_change(base: TableSchema, following: TableSchema, changes: Sequence[SchemaChange]) -> None:
     """Raise UnsupportedError for a change that brings in what is not done here, or that concerns the columns of a table
     that cannot be written. Options that another engine set stay, and can be taken away."""
+    if not (keyed_indexes(base) and base.table_options.get("deletion-vectors.merge-on-read")):
+        refuse_merge_on_read(following)
     refuse_of_calls({change.key: change.value for change in changes if isinstance(change, SetOption)})
     if not all(isinstance(change, _OPTION_CHANGES) for change in changes):
         refuse_undelivered(base)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 
 from bucketlake.errors import CorruptError
+from bucketlake.format.guard import LARGEST_LONG
 from bucketlake.values import dataclass
 
 VERSION = 1
@@ -54,7 +55,7 @@ class Sources:
                 (rows,) = _ROWS.unpack_from(data, at + length)
                 at += length + _ROWS.size
                 files.append((name, rows))
-            if at != len(data) or any(rows < 0 for _, rows in files):
+            if at != len(data) or any(rows < 0 for _, rows in files) or sum(rows for _, rows in files) > LARGEST_LONG:
                 raise ValueError("other lengths")
         except (struct.error, ValueError) as error:
             raise CorruptError("not what an index says of its files", index=source, reason=str(error)) from None

@@ -20,7 +20,7 @@ from bucketlake.format.index.index_manifest import IndexEntry, IndexFile
 from bucketlake.format.index.sources import Sources
 from bucketlake.format.metadata.manifest import DataFile, FileSource, ManifestEntry
 from bucketlake.format.metadata.snapshot import Snapshot
-from bucketlake.ops.rows.global_index import KINDS, Search
+from bucketlake.ops.rows.global_index import KINDS, Search, range_of
 from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.predicate.tree import Predicate
@@ -102,7 +102,11 @@ def left_by_index(store: Store, snapshot: Snapshot, where: Predicate | None, ent
         if own is None:
             return None
         try:
-            chosen, spans = _spans(Sources.of(meta, indexes[0].file.file_name), entries, own)
+            sources = Sources.of(meta, indexes[0].file.file_name)
+            for index in indexes:
+                if range_of(index.file) != (0, sources.rows):
+                    raise CorruptError("an index has other ids than its files rows", index=index.file.file_name)
+            chosen, spans = _spans(sources, entries, own)
             search = Search(store, indexes, spans, fields)
             return (chosen, search.left(where, np.ones(len(chosen), np.bool_))) if len(chosen) else None
         except (CorruptError, NotFoundError) as error:
