@@ -108,6 +108,18 @@ def test_rows_lie_in_the_order_of_those_columns(tmp_path: Path) -> None:
     assert held(table, where="city = 'c07'") == {k: ("c07", k % 13) for k in range(4000) if k * 7 % 50 == 7}
 
 
+def test_what_is_in_order_is_left_alone(tmp_path: Path) -> None:
+    """Also where one file ends with the value that the next begins with."""
+    table = made(tmp_path, **{"target-file-size": "1 kb"})
+    table.write_arrow(arrow([(k, "abc"[k % 3], k) for k in range(4000)]))
+    table.compact(full=True)
+    files, snapshot = {file.path for file in table.files()}, table.latest_snapshot()
+    assert len(files) > 4 and snapshot is not None
+    for full in (False, True):
+        table.compact(full=full)
+    assert {file.path for file in table.files()} == files and table.refresh().latest_snapshot() == snapshot
+
+
 def test_other_columns_are_taken_by_the_next_compaction(tmp_path: Path) -> None:
     table = made(tmp_path)
     for start in (0, 50):

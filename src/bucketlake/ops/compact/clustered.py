@@ -24,8 +24,8 @@ from bucketlake.format.metadata.manifest import DataFile, FileSource
 from bucketlake.lsm.compaction import CompactionPick
 from bucketlake.lsm.engines.engines import Deduplicate, without_retracts
 from bucketlake.lsm.engines.rules import engine_of, order_of
-from bucketlake.lsm.keys import KeyOrder
-from bucketlake.lsm.levels import key_range_of, sections
+from bucketlake.lsm.keys import Bound, KeyOrder
+from bucketlake.lsm.levels import KeyRange, key_range_of, sections
 from bucketlake.lsm.merge import merge_runs, slices
 from bucketlake.ops.cluster.order import SortOrder
 from bucketlake.ops.cluster.rows import in_order
@@ -70,13 +70,28 @@ def _merge_groups(store: Store, files: Sequence[DataFile]) -> list[list[DataFile
         return [list(files)]
     small = (store.options.get("target-file-size") or TARGET_KEYED) // 2
     groups: list[list[DataFile]] = [[]]
-    for runs in sections(files, key_range_of(own)):
-        section = [file for run in runs for file in run.files]
+    for section in _overlapping(files, key_range_of(own)):
         if len(section) > 1 or section[0].file_size < small:
             groups[-1] += section
         else:
             groups.append([])
     return [group for group in groups if len(group) > 1]
+
+
+def _overlapping(files: Sequence[DataFile], key_range: KeyRange) -> list[list[DataFile]]:
+    """Files in order, those together whose ranges overlap. Where one ends with what the next begins with, they do not:
+    so do the files of one run, as often as not."""
+    ranged = sorted((*key_range(file), number) for number, file in enumerate(files))
+    found: list[list[DataFile]] = []
+    end: Bound | None = None
+    for low, high, number in ranged:
+        if end is not None and low < end:
+            found[-1].append(files[number])
+            end = max(end, high)
+        else:
+            found.append([files[number]])
+            end = high
+    return found
 
 
 @dataclass(frozen=True, slots=True)
