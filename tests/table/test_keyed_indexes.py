@@ -213,3 +213,25 @@ def test_what_an_index_says_of_its_files_comes_back() -> None:
     for damaged in (data + b"\0", b"\0\0\0\2" + data[4:], data[:4] + bytes(4) + data[8:], many):
         with pytest.raises(bucketlake.errors.CorruptError):
             Sources.of(damaged, "i")
+
+
+def test_a_rescale_beside_a_compaction_keeps_deleted_rows_away(tmp_path: Path) -> None:
+    """What is compacted on the way has deletion vectors, whatever indexes its table has."""
+    table, times = loaded(tmp_path), []
+
+    def meanwhile(_: Any) -> None:
+        times.append(1)
+        if len(times) == 1:
+            other = bucketlake.open(tmp_path).table("d.t")
+            other.write_arrow(arrow([(k, "x", "new", 50_000 + k) for k in range(0, 6000, 7)]))
+            other.compact()
+
+    table.rescale(3, on_progress=meanwhile)
+    clear_cache()
+    model = {(k, "x"): (f"c{k % 97}", k * 7919 % 6000) for k in range(6000)}
+    model.update({(k, "x"): ("z", 9000 + k) for k in range(20)})
+    model.update({(k, "x"): ("new", 50_000 + k) for k in range(0, 6000, 7)})
+    table = table.refresh()
+    assert times and held(table) == model
+    assert held(table, "v = 50007") == {(7, "x"): ("new", 50_007)}
+    assert table.fsck("rows").findings == ()

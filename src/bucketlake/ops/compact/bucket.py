@@ -18,7 +18,7 @@ from bucketlake.lsm.compaction import CompactionPick, CompactionRule, Moment, pi
 from bucketlake.lsm.levels import Levels, key_range_of
 from bucketlake.ops.buckets.dynamic import hash_files, key_check
 from bucketlake.ops.compact.clustered import ClusteredBucket, ClusteredRewrite, picked_clustered
-from bucketlake.ops.compact.keyed_indexes import kept_indexes
+from bucketlake.ops.compact.keyed_indexes import IndexChange, kept_indexes, remove_indexes
 from bucketlake.ops.rewrite.rewrite import Bucket, Outcome, Rewrite
 from bucketlake.ops.rows.deletions import load_vectors, write_vectors
 from bucketlake.ops.rows.keyed_index import is_keyed
@@ -43,7 +43,8 @@ class CompactUnit:
     `pick`: the files to compact, among `files`, and the level they go to; the others are there to be looked up.
     `vectors`: the index file that holds the bucket's deletion vectors. `tells`: False where changes are not told (the
     rows were written by an overwrite). `hashes`: the bucket's hash index, which its keys are compared with where all of
-    them are read; `indexes`: the files of the bucket's indexes, which are kept with it.
+    them are read; `indexes`: the files of the bucket's indexes,
+    which are kept with it, None where they are left to a later compaction.
     """
 
     partition: bytes
@@ -55,7 +56,7 @@ class CompactUnit:
     snapshot_id: int = 0
     tells: bool = True
     hashes: IndexFile | None = None
-    indexes: tuple[IndexFile, ...] = ()
+    indexes: tuple[IndexFile, ...] | None = None
 
     @property
     def size(self) -> int:
@@ -180,10 +181,17 @@ def _message(store: Store, unit: CompactUnit, done: Outcome) -> CommitMessage | 
         return None
     gone = {file.file_name for file in done.before}
     files = [*(file for file in unit.files if file.file_name not in gone), *done.after]
-    kept = kept_indexes(store, (unit.partition, unit.bucket), files, unit.indexes, unit.snapshot_id)
+    place = (unit.partition, unit.bucket)
+    kept = IndexChange()
+    if unit.indexes is not None:
+        kept = kept_indexes(store, place, files, unit.indexes, unit.snapshot_id)
     added, removed = kept.added, kept.removed
     if done.vectors is not None:
-        added += tuple(write_vectors(store, unit.partition, unit.bucket, done.vectors))
+        try:
+            added += tuple(write_vectors(store, unit.partition, unit.bucket, done.vectors))
+        except BaseException:
+            remove_indexes(store, place, kept.added)
+            raise
         removed += () if unit.vectors is None else (unit.vectors,)
     return CommitMessage(
         unit.partition,

@@ -55,11 +55,16 @@ def kept_indexes(
                 else:
                     current.add(found.file_name)
     except BaseException:
-        for file in added:
-            with suppress(BucketlakeError):
-                store.env.storage.delete(store.paths.index_path(*place, file))
+        remove_indexes(store, place, added)
         raise
     return IndexChange(tuple(added), tuple(file for file in known if file.file_name not in current))
+
+
+def remove_indexes(store: Store, place: BucketKey, files: Iterable[IndexFile]) -> None:
+    """Remove index files that no commit will name, best effort."""
+    for file in files:
+        with suppress(BucketlakeError):
+            store.env.storage.delete(store.paths.index_path(*place, file))
 
 
 def _built(
