@@ -87,6 +87,27 @@ def test_a_plan_whose_snapshot_expires_is_made_anew(name: str, keyed: bool, time
     assert all(row[1] in (0, 1) for row in content(through(storage)))
 
 
+@pytest.mark.parametrize("keyed", [True, False])
+@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("read", [lambda t: t.to_arrow().to_pylist(), lambda t: t.to_pandas().to_dict("records")])
+def test_what_is_read_at_once_begins_anew(keyed: bool, times: int, read: Callable[[Table], list[Any]]) -> None:
+    """Files that go once they are to be opened, which a reader with a plan finds out."""
+    storage = table_of(("pt", "k") if keyed else (), bucket="1" if keyed else "-1")
+    through(storage).write_arrow(rows((1, 0, 0, 0), (2, 1, 0, 0)))
+    fired: list[int] = []
+
+    def plan(k: int, operation: str, path: str) -> None:
+        if path.endswith(".parquet") and len(fired) < times:
+            fired.append(k)
+            rival = through(storage)
+            rival.write_arrow(rows((1, 0, len(fired), 0), (2, 1, len(fired), 0)), mode="overwrite")
+            rival.expire_snapshots(retain_max=1, retain_min=1)
+            clear_cache()
+
+    clear_cache()
+    assert [row["v"] for row in read(through(FaultStorage(storage, plan)))] == [times, times]
+
+
 def test_one_that_keeps_expiring_says_so() -> None:
     storage = table_of()
     through(storage).write_arrow(rows((1, 0, 0, 0)))

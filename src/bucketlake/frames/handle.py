@@ -47,7 +47,7 @@ class Frames(Readable):
         return TableScan(table, selection, tuple(names), table.predicate(where), limit)
 
     def _now(self, make: Callable[[], TableScan]) -> TableScan:
-        """A scan that is read at once: planned, on another snapshot where the first expires meanwhile."""
+        """A scan that is read bit by bit: planned, on another snapshot where the first expires meanwhile."""
         return on_newest(self.store, lambda: make().planned())
 
     def to_arrow(
@@ -55,9 +55,10 @@ class Frames(Readable):
     ) -> pa.Table:
         """The matching rows, in no particular order. `where`: a SQL condition. `options`: `scan.*` and others.
 
-        Splits are read by several threads; with `limit` one after the other, until there are enough rows.
+        Splits are read by several threads; with `limit` one after the other, until there are enough rows. If the
+        snapshot expires meanwhile, the newest one is read from the beginning.
         """
-        return self._now(lambda: self.scan(where, columns, limit, **options)).to_arrow()
+        return on_newest(self.store, lambda: self.scan(where, columns, limit, **options).to_arrow())
 
     def to_batches(self, where: Where = None, columns: Columns = None, **options: Any) -> Iterator[pa.RecordBatch]:
         """As `to_arrow`, batch by batch, one split after the other, in bounded memory."""
@@ -101,7 +102,7 @@ class Frames(Readable):
         """As `to_arrow`, as a pandas DataFrame. Whole numbers and truth values with nulls get pandas' nullable types,
         so that no value becomes a float. `arrow_types`: every column keeps its Arrow type. UnsupportedError without
         pandas, and for values that pandas has no counterpart for."""
-        return self._now(lambda: self.scan(where, columns, limit, **options)).to_pandas(arrow_types)
+        return on_newest(self.store, lambda: self.scan(where, columns, limit, **options).to_pandas(arrow_types))
 
     def to_polars(
         self, where: Where = None, columns: Columns = None, limit: int | None = None, **options: Any
