@@ -21,7 +21,7 @@ from tests.sim.world import (
 from bucketlake.errors import BucketlakeError
 
 FIRST = number("BUCKETLAKE_SIM_FIRST", 0, 0)
-SEEDS = [FIRST + place * (1 if SOAK else 37) for place in range(number("BUCKETLAKE_SIM_SEEDS", 10, 10_000))]
+SEEDS = [FIRST + place * (1 if SOAK else 37) for place in range(number("BUCKETLAKE_SIM_SEEDS", 6, 10_000))]
 
 
 def run(seed: int) -> Counter[str]:
