@@ -159,6 +159,16 @@ def _(folder: Path) -> tuple[Table, list[Row] | None]:
     return table, found
 
 
+@case("vector-left")
+def _(folder: Path) -> tuple[Table, list[Row] | None]:
+    table = packed(folder, **{"deletion-vectors.enabled": "true"})
+    (gone,) = live(table)
+    table.write_arrow(some(0, 3, "c"))
+    table.compact(full=True)
+    settle(table, index=[*indexes(table), _vectors(table, gone.file.file_name, [1, 2])])
+    return table, read(table)
+
+
 def _vectors(table: Table, name: str, positions: list[int]) -> IndexEntry:
     partition = live(table)[0].partition
     (file,) = write_vectors(table.store, partition, 0, {name: vector_of(np.array(positions), bits64=False)})

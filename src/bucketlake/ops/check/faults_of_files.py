@@ -187,6 +187,15 @@ ROWS: tuple[tuple[object, ...], ...] = (
         Mend.VECTORS,
     ),
     (
+        "vector-left",
+        N,
+        "metadata",
+        "a deletion vector was left over from a file that compaction replaced",
+        "it takes space: Apache Paimon before 2.0 leaves such",
+        (),
+        Mend.VECTORS,
+    ),
+    (
         "vector-twice",
         E,
         "metadata",

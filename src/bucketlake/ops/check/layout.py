@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from bucketlake.errors import BucketlakeError
 from bucketlake.format.data.blob import is_blob
-from bucketlake.format.index.index_manifest import DELETION_VECTORS, IndexEntry
+from bucketlake.format.index.index_manifest import DELETION_VECTORS, DeletionVectorRange, IndexEntry
 from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.lsm.levels import key_range_of
@@ -20,6 +20,7 @@ from bucketlake.ops.check.findings import Finding, Place, shown
 from bucketlake.ops.check.reach import Reach, partition_text
 from bucketlake.ops.check.roots import SNAPSHOT, Root, attempted
 from bucketlake.ops.rows.row_ids import holds_ids
+from bucketlake.ops.scan.scan import dangling
 from bucketlake.ops.table.entries import BucketKey, EntryKey, bucket_key, by_bucket, entry_key, fold
 from bucketlake.ops.table.store import Store
 from bucketlake.paths import MAIN, POSTPONE_BUCKET
@@ -238,6 +239,7 @@ def _check_vectors(reach: Reach, layout: Layout, buckets: Mapping[BucketKey, Seq
         own = files.setdefault((partition, 0 if unaware else bucket), {})
         own.update((entry.file.file_name, entry.file) for entry in group)
     marked: set[tuple[BucketKey, str]] = set()
+    absent: list[tuple[IndexEntry, DeletionVectorRange]] = []
     indexed: set[BucketKey] = set()
     for entry in layout.indexes:
         if entry.file.index_type != DELETION_VECTORS:
@@ -252,11 +254,23 @@ def _check_vectors(reach: Reach, layout: Layout, buckets: Mapping[BucketKey, Seq
             if (key, part.data_file_name) in marked:
                 reach.findings.add("vector-twice", f"{part.data_file_name} has another vector", place)
             elif file is None:
-                reach.findings.add("vector-dangling", f"it marks rows of {part.data_file_name}", place)
+                absent.append((entry, part))
             elif part.cardinality is not None and part.cardinality > file.row_count:
                 cause = f"{part.cardinality} of {file.row_count} rows of {part.data_file_name}"
                 reach.findings.add("vector-rows", cause, place)
             marked.add((key, part.data_file_name))
+    if absent:
+        _check_absent(reach, layout, absent)
+
+
+def _check_absent(reach: Reach, layout: Layout, absent: Sequence[tuple[IndexEntry, DeletionVectorRange]]) -> None:
+    """Vectors of files that their buckets do not have."""
+    assert layout.snapshot is not None  # it names the index files
+    wrong = list(dangling(reach.store, layout.snapshot, layout.indexes, absent, layout.entries))
+    for entry, part in absent:
+        code = "vector-dangling" if (entry, part) in wrong else "vector-left"
+        place = Place(entry.file.file_name, *_where(reach.store, entry), holder=_holder(layout))
+        reach.findings.add(code, f"it marks rows of {part.data_file_name}", place)
 
 
 # ---------------------------------------------------------------------------------------------- numbers over time

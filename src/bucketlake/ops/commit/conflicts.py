@@ -254,17 +254,19 @@ def _check_vectors(
     delta: Sequence[ManifestEntry],
     indexes: Sequence[IndexEntry],
 ) -> None:
-    """New vectors speak of live files, a file has one vector, and no vector that stays speaks of a file that this
-    commit takes away."""
+    """New vectors speak of live files, but for those that were left over and are carried along; a file has one vector,
+    and no vector that stays speaks of a file that this commit takes away."""
     files = {(e.partition, e.bucket, e.file.file_name) for e in merged.values()}
     replaced = {_index_place(e) for e in indexes if e.kind == FileKind.DELETE}
     staying = [e for e in (base.indexes if base else ()) if _index_place(e) not in replaced]
     known = {name: entry for entry in staying for name in _vectors(entry)}
+    taken = {(e.partition, e.bucket, e.file.file_name) for e in delta if e.kind == FileKind.DELETE} - files
+    carried = _rows_marked(e for e in (base.indexes if base else ()) if _index_place(e) in replaced)
     for entry in indexes:
         if entry.kind != FileKind.ADD:
             continue
         for name in _vectors(entry):
-            if name not in files:
+            if name not in files and (name in taken or carried.get(name) != _rows_marked([entry])[name]):
                 what = "a deletion vector speaks of a file that is not live"
                 raise _index_conflict(what, base, ours, entry, file=name[2])
             if name in known:
@@ -272,7 +274,6 @@ def _check_vectors(
                 other = known[name].file.file_name
                 raise _index_conflict(what, base, ours, entry, file=name[2], other=other)
             known[name] = entry
-    taken = {(e.partition, e.bucket, e.file.file_name) for e in delta if e.kind == FileKind.DELETE} - files
     for entry in staying if taken else ():
         for name in _vectors(entry):
             if name in taken:
@@ -289,6 +290,15 @@ def _vectors(entry: IndexEntry) -> list[tuple[bytes, int, str]]:
     if entry.file.index_type != DELETION_VECTORS:
         return []
     return [(entry.partition, entry.bucket, vector.data_file_name) for vector in entry.file.dv_ranges or ()]
+
+
+def _rows_marked(entries: Iterable[IndexEntry]) -> dict[tuple[bytes, int, str], int]:
+    """How many rows the vectors of index files mark, by data file: more where somebody marked others meanwhile."""
+    return {
+        (entry.partition, entry.bucket, part.data_file_name): part.cardinality or 0
+        for entry in entries
+        for part in entry.file.dv_ranges or ()
+    }
 
 
 def _conflict(what: str, base: Base | None, ours: CommitName, entries: Iterable[ManifestEntry]) -> ConflictError:

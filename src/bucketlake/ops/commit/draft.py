@@ -133,7 +133,7 @@ class Drafts:
     def _check_vectors(self, base: Snapshot, view: View, changes: Changes) -> None:
         """Rows that were written anew are those that no vector names: with one that speaks of nothing, too many."""
         if any(entry.kind == FileKind.DELETE for entry in changes.table):
-            check_vectors(self._store, base, view.entries(changes.partitions))
+            check_vectors(self._store, base, view.entries(changes.partitions), before_change=True)
 
     def _must_check(self, kind: CommitKind, changes: Changes) -> bool:
         only_adds = all(entry.kind == FileKind.ADD for entry in changes.table)

@@ -161,6 +161,10 @@ def compact_bucket(store: Store, unit: CompactUnit) -> CommitMessage | None:
     """
     entry = None if unit.vectors is None else IndexEntry(FileKind.ADD, unit.partition, unit.bucket, unit.vectors)
     vectors = {} if entry is None else load_vectors(store, [entry])
+    names = {file.file_name for file in unit.files}
+    vectors = {
+        name: vector for name, vector in vectors.items() if name in names
+    }  # others are left over: see the commit
     index = "" if entry is None else store.paths.index_path(unit.partition, unit.bucket, entry.file)
     whole = len(unit.pick.files) == len(unit.files)  # others read few of a bucket's keys: a third more work for little
     check = key_check(store, unit.partition, unit.bucket, unit.hashes) if whole and unit.hashes is not None else None

@@ -5,20 +5,23 @@ Spec: docs/spec/commit.md#planning
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
-from bucketlake.errors import CorruptError, InvalidError
-from bucketlake.format.metadata.manifest import FileKind, ManifestEntry, ManifestFile
+from bucketlake.errors import CorruptError, InvalidError, NotFoundError
+from bucketlake.format.index.index_manifest import DeletionVectorRange, IndexEntry
+from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry, ManifestFile
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.buckets.postpone import reads_pending
 from bucketlake.ops.rows.column_files import refuse_changes
 from bucketlake.ops.scan.key_types import check_keys
+from bucketlake.ops.scan.left_vectors import LeftOver
 from bucketlake.ops.scan.pruning import BucketChooser, Pruner, manifests_may_match
 from bucketlake.ops.scan.select import Selection, select_snapshot
 from bucketlake.ops.scan.splits import make_splits, pending_splits
-from bucketlake.ops.table.entries import created_millis, fold
+from bucketlake.ops.table.entries import BucketKey, created_millis, fold
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.partition_stats import may_hold
 from bucketlake.ops.table.partitions import matching
@@ -168,38 +171,91 @@ def plan(store: Store, scan: Scan | None = None) -> Plan:
     return Plan(snapshot, tuple(kept), (*splits, *merged))
 
 
-def check_vectors(store: Store, snapshot: Snapshot, entries: Sequence[ManifestEntry]) -> None:
-    """Refuse deletion vectors of files that a bucket does not have: their rows would come back unnoticed.
+def check_vectors(
+    store: Store, snapshot: Snapshot, entries: Sequence[ManifestEntry], *, before_change: bool = False
+) -> None:
+    """Refuse deletion vectors of files that a bucket does not have, but for those that are left over: rows would come
+    back unnoticed.
 
     `entries`: the live files that are asked for. A vector under another place that names one of these files is looked
-    up there. Raises: CorruptError naming the index manifest.
+    up there. `before_change`: what is left over may go, so it must name no other file of the table either.
+    Raises: CorruptError naming the index manifest.
     """
     unaware = store.schema.bucket_mode is BucketMode.UNAWARE
-    ranges = [e for e in store.index_manifest(snapshot) if e.file.dv_ranges]
-    if not ranges:
+    indexes = [e for e in store.index_manifest(snapshot) if e.file.dv_ranges]
+    if not indexes:
         return
 
-    names: dict[tuple[bytes, int], set[str]] = {}
+    names: dict[BucketKey, set[str]] = {}
     for entry in entries:
         names.setdefault((entry.partition, 0 if unaware else entry.bucket), set()).add(entry.file.file_name)
     everywhere = frozenset[str]().union(*names.values())
-    found: list[tuple[bytes, int, str]] = []
-    for place in ranges:
-        known = names.get((place.partition, place.bucket))
-        for name in (part.data_file_name for part in place.file.dv_ranges or ()):
+    found: list[tuple[IndexEntry, DeletionVectorRange]] = []
+    for index in indexes:
+        known = names.get((index.partition, index.bucket))
+        for part in index.file.dv_ranges or ():
+            name = part.data_file_name
             if name not in known if known is not None else name in everywhere:
-                found.append((place.partition, place.bucket, name))
-    if found:  # perhaps only because files of some levels were left out, or of places that were not asked for
-        there = live_entries(store, snapshot, EntryFilter(partitions=frozenset(partition for partition, _, _ in found)))
-        live = {(entry.partition, 0 if unaware else entry.bucket, entry.file.file_name) for entry in there}
-        found = [one for one in found if one not in live]
-    if found:
+                found.append((index, part))
+    if not found:
+        return
+    # Some only because files of some levels were left out, or of places that were not asked for.
+    places = EntryFilter(partitions=frozenset(index.partition for index, _ in found))
+    there = live_entries(store, snapshot, ALL if before_change else places)
+    wrong = next(dangling(store, snapshot, indexes, found, there, everywhere), None)
+    if wrong is not None:
         raise CorruptError(
             "an index manifest has the deletion vector of a file that is not there",
             path=store.paths.manifest(snapshot.index_manifest or ""),
-            data_file=found[0][2],
-            bucket=found[0][1],
+            data_file=wrong[1].data_file_name,
+            bucket=wrong[0].bucket,
+            remedy="see `bucketlake fsck`; Apache Paimon before 2.0 may have left it: `bucketlake repair` drops it",
         )
+
+
+def dangling(
+    store: Store,
+    snapshot: Snapshot,
+    indexes: Sequence[IndexEntry],
+    vectors: Iterable[tuple[IndexEntry, DeletionVectorRange]],
+    live: Iterable[ManifestEntry],
+    elsewhere: Set[str] = frozenset(),
+) -> Iterator[tuple[IndexEntry, DeletionVectorRange]]:
+    """Those of these vectors that are not of a live file and not left over. `live`: all files of their partitions;
+    `elsewhere`: names of other files that are live.
+
+    Spec: docs/spec/deletion_vector.md#left-over
+    """
+    unaware = store.schema.bucket_mode is BucketMode.UNAWARE
+    files: dict[BucketKey, dict[str, DataFile]] = {}
+    for entry in live:
+        key = (entry.partition, 0 if unaware else entry.bucket)
+        files.setdefault(key, {})[entry.file.file_name] = entry.file
+    rule = LeftOver(indexes) if store.schema.primary_keys else None  # Paimon leaves none in tables without a key
+    for index, part in vectors:
+        own = files.get((index.partition, index.bucket), {})
+        if part.data_file_name in own:
+            continue
+        named = part.data_file_name in elsewhere or any(part.data_file_name in group for group in files.values())
+        place = (index.partition, index.bucket, part)
+        if rule is None or named or not rule.is_possible(*place):
+            yield index, part
+        elif not (rule.is_sure(*place, list(own.values())) or _was_there(store, snapshot, *place)):
+            yield index, part  # it cannot be known
+
+
+def _was_there(store: Store, snapshot: Snapshot, partition: bytes, bucket: int, part: DeletionVectorRange) -> bool:
+    """Whether a manifest of this snapshot, or of one that it follows, tells that the bucket had a vector's file."""
+    narrow = EntryFilter(partitions=frozenset([partition]), buckets=frozenset([bucket]))
+    older = (past for past in store.snapshots(newest_first=True) if past.id < snapshot.id)
+    for past in chain([snapshot], older):
+        try:
+            entries = _read(store, store.data_manifests(past), narrow)
+        except (NotFoundError, CorruptError):  # expired meanwhile, or no witness
+            continue
+        if any(entry.file.file_name == part.data_file_name for entry in entries):
+            return True
+    return False
 
 
 def entry_filter(store: Store, scan: Scan) -> EntryFilter:
