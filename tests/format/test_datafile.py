@@ -21,6 +21,7 @@ from tests.profile import examples
 
 from bucketlake.env.local import LocalStorage
 from bucketlake.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.format.data import thrift
 from bucketlake.format.data.avro import avro_schema
 from bucketlake.format.data.datafile import (
     DataFileWriter,
@@ -30,6 +31,7 @@ from bucketlake.format.data.datafile import (
     stats_from_parquet_footer,
 )
 from bucketlake.format.data.file_format import FileFormat, file_format, format_of
+from bucketlake.format.data.parquet_footer import closed, split_tail
 from bucketlake.format.metadata.stats import ColumnStats, StatsMode
 from bucketlake.options.options import TableOptions
 from bucketlake.predicate.tree import Compare
@@ -533,3 +535,17 @@ def test_views_and_dictionaries_of_other_writers_come_back_canonical(tmp_path: P
         assert found.schema.equals(arrow_schema(fields))
         assert found.column(0).to_pylist() == strings.to_pylist()
     assert canonical_batch(found.to_batches()[0], fields).num_rows == 15
+
+
+def test_maps_whose_keys_may_be_null_are_refused_by_their_cause(tmp_path: Path) -> None:
+    """As Paimon before 0.9 wrote them; Arrow's reader does not open such a file."""
+    path = tmp_path / "data-0.parquet"
+    pq.write_table(pa.table({"m": pa.array([[(1, 2)]], pa.map_(pa.int32(), pa.int32()))}), path, store_schema=False)
+    data = path.read_bytes()
+    start, footer = split_tail(data)
+    tree = thrift.decode_struct(footer)
+    (key,) = [element for element in thrift.get(tree, 2)[1] if thrift.get(element, 4) == b"key"]
+    thrift.put(key, 3, thrift.I32, 1)
+    path.write_bytes(data[:start] + closed(thrift.encode_struct(tree)))
+    with pytest.raises(UnsupportedError, match=r"keys of a MAP column may be null.*before 0\.9.*data-0\.parquet"):
+        read(path, named(m="MAP<INT, INT>"))

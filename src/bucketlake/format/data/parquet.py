@@ -259,6 +259,18 @@ def _codec(name: str) -> str:
 # ---------------------------------------------------------------------------------------------- reading
 
 
+def _parquet_file(file: BinaryIO, options: Mapping[str, Any]) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(file, **options)
+    except pa.ArrowInvalid as error:
+        if "Map keys must be annotated as required" not in str(error):
+            raise
+        raise UnsupportedError(
+            "the keys of a MAP column may be null in this file, as Apache Paimon before 0.9 wrote them",
+            remedy="let Apache Paimon compact the table in full, which writes its files anew",
+        ) from error
+
+
 class ParquetSource:
     """One open parquet file. `fields`: the columns wanted, as the file's schema has them; `encoded`: those of them that
     may be given encoded, as the file has them, where that pays."""
@@ -270,7 +282,7 @@ class ParquetSource:
         streamed = {"pre_buffer": False, "buffer_size": max(1, min(_STREAM_BUFFER, file.seek(0, io.SEEK_END)))}
         options = {"pre_buffer": True} if remote else streamed
         self._opened, self._remote, self._streamed = file, remote, streamed
-        self._file = pq.ParquetFile(file, **options)
+        self._file = _parquet_file(file, options)
         self.fields = tuple(fields)
         self._shredded = ShreddedColumns(self._file.metadata.metadata, self._file.schema_arrow, fields)
         tops = self._tops = _tops(self._file.schema_arrow)
