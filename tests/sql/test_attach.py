@@ -84,6 +84,13 @@ def test_a_sessions_own_calls(attached: Lake) -> None:
     merge.update({"v": F.concat("m.v", "s.v")}).whenNotMatched().insertAll().merge()
     changes.mergeInto("db.m", F.col("m.id") == changes.id).whenNotMatchedBySource().delete().merge()
     assert _rows(spark.table("db.m")) == [(2, "bB"), (3, "C")]
+    for key, meant in (
+        ("primaryKey", "'primary_key'"),
+        ("MERGE-engine", "'merge-engine'"),
+        ("partitionBy", "df.write"),
+    ):
+        with pytest.raises(InvalidError, match=f"no such option.*{meant}"):
+            frame.write.option(key, "id").saveAsTable("db.b")
     for refused in (
         lambda: frame.write.bucketBy(2, "id").saveAsTable("db.b"),
         lambda: frame.writeTo("db.v2").overwrite(F.udf(lambda p: True, "boolean")("p")),

@@ -282,6 +282,7 @@ def test_statements_of_other_engines_have_a_remedy(classic: Lake) -> None:
         ("CREATE MATERIALIZED VIEW v AS SELECT * FROM t", "CREATE TABLE t AS SELECT"),
         ("REFRESH MATERIALIZED VIEW v", "INSERT OVERWRITE t"),
         ("SELECT FROM t", "[UNRESOLVED_COLUMN.WITHOUT_SUGGESTION]"),
+        ("SELECT name LIKE FROM t", "[UNRESOLVED_COLUMN.WITHOUT_SUGGESTION]"),
         ("SELECT id, FROM t", "[TRAILING_COMMA_IN_SELECT]"),
         ("SELECT map(id) FROM t", "[WRONG_NUM_ARGS"),
         ("DELETE FROM t WHERE map(id) IS NULL", "[WRONG_NUM_ARGS"),
