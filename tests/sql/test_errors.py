@@ -264,6 +264,7 @@ def test_statements_of_other_engines_have_a_remedy(classic: Lake) -> None:
         ("SELECT * FROM `tt$snapshots`", "'t$snapshots'"),
         ("SELECT [name] FROM t", "backticks"),
         ("SELECT * FROM t@v1", "VERSION AS OF"),
+        ("SELECT * FROM {nope}", "df=frame"),
         ("SELECT * FROM 'a.csv'", "csv.`path`"),
         ("SELECT TOP 3 * FROM t", "LIMIT"),
         ("SELECT * FROM t WHERE id = :k", "args={'name': value}"),

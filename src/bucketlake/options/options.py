@@ -391,6 +391,8 @@ def _option_key(key: str, unknown: bool) -> str:
         return found or key
     if key.lower() in _IN_ONE:
         remedy = "each option is an argument of its own: scan_snapshot_id=1, or **{'scan.snapshot-id': 1}"
+    elif key in (*_READS, *_UPKEEP, *_WRITES):
+        remedy = "other calls take it, this one does not"
     elif key in _OF_OTHERS:
         remedy = f"did you mean '{_OF_OTHERS[key]}'?"
     else:
