@@ -145,6 +145,17 @@ class CorruptError(BucketlakeError):
 
 
 @contextmanager
+def about(**details: Any) -> Iterator[None]:
+    """What is raised in the block is about this, one thing of many: an error that does not say so gets the details."""
+    try:
+        yield
+    except BucketlakeError as error:
+        if not details.keys() <= error.details.keys():
+            BucketlakeError.__init__(error, error.what, remedy=error.remedy, **{**details, **error.details})
+        raise
+
+
+@contextmanager
 def already_done(what: str, remedy: str, **details: Any) -> Iterator[None]:
     """The block comes after something that is done and stays: a StorageError in it says so."""
     try:

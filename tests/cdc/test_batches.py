@@ -95,6 +95,12 @@ def test_tables_that_are_written_at_the_same_time(
     assert {len(classic.table(f"db.{name}").snapshots()) for name in names} == {2}
 
 
+def test_a_table_that_cannot_be_made_is_named(classic: Lake, tmp_path: Path) -> None:
+    feed = Feed(classic, "debezium-json", "db", tmp_path, table_options={"bucket": "2"})  # it has no key
+    with pytest.raises(InvalidError, match=r"bucket-key.*table=db\.t"):
+        feed.give([debezium("c", None, {"id": 1, "v": 1}, fields=_A)])
+
+
 @pytest.mark.soak
 def test_a_schema_that_does_not_fit_stops_the_batch_before_anything(classic: Lake, tmp_path: Path) -> None:
     feed = Feed(classic, "debezium-json", "db", tmp_path)

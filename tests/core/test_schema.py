@@ -192,6 +192,14 @@ def test_reserved_names(name):
         create(**{name: "INT"})
 
 
+def test_binary_partitions_need_folders_with_names():
+    with pytest.raises(
+        InvalidError, match=r"BINARY columns cannot partition .*column=b.*'partition.legacy-name' = 'false'"
+    ):
+        create(partition=["b"], a="INT", b="BINARY(3)")
+    assert create({"partition.legacy-name": "false"}, partition=["b"], a="INT", b="BYTES").partition_keys == ("b",)
+
+
 def test_duplicate_columns():
     fields = columns(a="INT") + columns(a="INT")
     with pytest.raises(InvalidError, match=r"must not contain duplicate fields. Found: \[a\]"):

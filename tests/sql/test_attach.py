@@ -54,6 +54,10 @@ def test_a_sessions_own_calls(attached: Lake) -> None:
         assert spark.table(table).count() == 3
     assert spark.read.table("db.t").where("p = 1").count() == 1
     assert spark.read.option("scan.snapshot-id", 1).table("db.t").count() == 2
+    assert _rows(spark.read.option("columns", "name, id").option("where", "p = 1").table("db.t")) == [("x", 1)]
+    assert _rows(attached.read_table("db.t", ["id"], "p = 1", limit=1, snapshot_id=1)) == [(1,)]
+    with pytest.raises(InvalidError, match="this one does not"):
+        attached.table("db.t").write(frame, columns=["id"])
     assert spark.table("db.`t$snapshots`").count() == 2
     # ---- frames
     frame.write.insertInto("db.t")
@@ -84,6 +88,13 @@ def test_a_sessions_own_calls(attached: Lake) -> None:
     merge.update({"v": F.concat("m.v", "s.v")}).whenNotMatched().insertAll().merge()
     changes.mergeInto("db.m", F.col("m.id") == changes.id).whenNotMatchedBySource().delete().merge()
     assert _rows(spark.table("db.m")) == [(2, "bB"), (3, "C")]
+    for key, meant in (
+        ("primaryKey", "'primary_key'"),
+        ("MERGE-engine", "'merge-engine'"),
+        ("partitionBy", "df.write"),
+    ):
+        with pytest.raises(InvalidError, match=f"no such option.*{meant}"):
+            frame.write.option(key, "id").saveAsTable("db.b")
     for refused in (
         lambda: frame.write.bucketBy(2, "id").saveAsTable("db.b"),
         lambda: frame.writeTo("db.v2").overwrite(F.udf(lambda p: True, "boolean")("p")),

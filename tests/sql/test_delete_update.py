@@ -341,14 +341,14 @@ def test_conditions_of_sparks_own_over_larger_append_tables(
 ) -> None:
     monkeypatch.setattr(reader, "SMALL_ROWS", 0)
     lake.sql(
-        "CREATE TABLE db.t (id INT, v STRING, at TIMESTAMP) "
+        "CREATE TABLE db.t (id INT, `v``1` STRING, `a.t` TIMESTAMP) "
         f"TBLPROPERTIES ('bucket' = '-1', 'file.format' = '{kind}', 'deletion-vectors.enabled' = 'true')"
     )
     lake.sql("INSERT INTO db.t SELECT id, concat('v', id), timestamp_micros(id) FROM range(3000)")
     lake.sql("DELETE FROM db.t WHERE id < 10")
-    lake.sql("DELETE FROM db.t WHERE pmod(id, 2) = 1 AND length(v) > 1")
-    lake.sql("UPDATE db.t t SET v = upper(t.v), at = at + INTERVAL 1 SECOND WHERE pmod(t.id, 4) = 0")
-    found = lake.sql("SELECT id, v, unix_micros(at) FROM db.t ORDER BY id").collect()
+    lake.sql("DELETE FROM db.t WHERE pmod(id, 2) = 1 AND length(`v``1`) > 1")
+    lake.sql("UPDATE db.t t SET `v``1` = upper(t.`v``1`), `a.t` = `a.t` + INTERVAL 1 SECOND WHERE pmod(t.id, 4) = 0")
+    found = lake.sql("SELECT id, `v``1`, unix_micros(`a.t`) FROM db.t ORDER BY id").collect()
     kept = range(10, 3000, 2)
     assert [row[0] for row in found] == list(kept)
     assert [row[1] for row in found] == [("V" if i % 4 == 0 else "v") + str(i) for i in kept]

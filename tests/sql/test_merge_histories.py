@@ -194,6 +194,15 @@ def test_a_builder_says_what_it_is(lake: Lake) -> None:
     evolved = table.merge(changes, "t.id = c.id", source_alias="c").withSchemaEvolution().whenMatched().updateAll()
     evolved.merge()
     assert list(lake.table("db.t").schema.field_names) == ["id", "s", "n"]
+    for owner, name, meant in (
+        (start, "when_matched", r"write whenMatched\(…\)$"),
+        (start, "whenNotMatchedInsertAll", r"write whenNotMatched\(…\)\.insertAll\(…\)$"),
+        (start, "execute", r"write merge\(\)$"),
+        (start.whenMatched(), "update_all", r"write updateAll\(…\)$"),
+        (start.whenMatched(), "insert", "has no attribute 'insert'$"),
+    ):
+        with pytest.raises(AttributeError, match=meant):
+            getattr(owner, name)
     for wrong, message in (
         (start, "without clauses"),
         (start.whenMatched().updateAll().whenMatched().delete(), "without a condition"),

@@ -37,6 +37,7 @@ from bucketlake.errors import (
     InvalidError,
     NotFoundError,
     UnsupportedError,
+    about,
 )
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.stream.batches import BatchName
@@ -152,8 +153,13 @@ class CdcSink:
         with ExitStack() as kept:
             events = decided(self._events(frame))
             found = self._discovered(events)
-            plans = [self._plan(target, wanted) for target, wanted in sorted(found.targets.items())]
-            made = [self._published(plan, found.targets[plan.target]) for plan in plans]
+            plans, made = [], []
+            for target, wanted in sorted(found.targets.items()):
+                with about(table=target):
+                    plans.append(self._plan(target, wanted))
+            for plan in plans:
+                with about(table=plan.target):
+                    made.append(self._published(plan, found.targets[plan.target]))
             done, aside = self._written(kept, events, made, found, batch)
         if self.job.on_batch is not None:
             spent = clock.now_millis() - started

@@ -351,10 +351,36 @@ _OF_OTHERS = {
     **dict.fromkeys(("version_as_of", "versionAsOf"), "version"),
 }
 
+_MAKING = ("primary_key", "partition_by", "write_merge_schema")
+
+
+def _letters(key: str) -> str:
+    return re.sub("[-_]", "", key.lower())
+
+
+# Keys by their letters, and what others call what a table is made with.
+_DEFINING = {
+    **{_letters(key): key for key in OPTIONS},
+    **{_letters(word): name for word, name in _OF_OTHERS.items() if name in _MAKING},
+}
+
+
+def _refuse_other_words(key: str) -> None:
+    """InvalidError for what would be a property of the caller's own, though it is meant to define the table."""
+    meant = _DEFINING.get(_letters(key))
+    if meant is None or key in _PYTHON_NAMES or find_option(key) is not None:
+        return
+    remedy = f"did you mean '{meant}'?"
+    if meant == "partition_by":
+        remedy = "partitions are no option: df.write.partitionBy('c'), or partition_by='c' of lake.write_table"
+    raise InvalidError("no such option", option=key, remedy=remedy)
+
 
 def _option_key(key: str, unknown: bool) -> str:
     if key in OPTIONS:
         return key
+    if unknown:
+        _refuse_other_words(key)
     if "-" in key or "." in key:
         slip = None if unknown or find_option(key) is not None else near_key(key)
         if slip is not None:
@@ -365,6 +391,8 @@ def _option_key(key: str, unknown: bool) -> str:
         return found or key
     if key.lower() in _IN_ONE:
         remedy = "each option is an argument of its own: scan_snapshot_id=1, or **{'scan.snapshot-id': 1}"
+    elif key in (*_READS, *_UPKEEP, *_WRITES):
+        remedy = "other calls take it, this one does not"
     elif key in _OF_OTHERS:
         remedy = f"did you mean '{_OF_OTHERS[key]}'?"
     else:

@@ -38,7 +38,7 @@ from bucketlake.schema.default import check_defaults
 from bucketlake.schema.evolution import ReadColumn, cast_allowed, read_mapping
 from bucketlake.schema.keyed_indexes import keyed_indexes, refuse_merge_on_read
 from bucketlake.schema.marked import COLUMN_KEYS, declared
-from bucketlake.schema.validation import refuse_shape, refuse_undelivered, validate_schema
+from bucketlake.schema.validation import refuse_nameless_folders, refuse_shape, refuse_undelivered, validate_schema
 from bucketlake.traces import warn
 from bucketlake.types.ids import highest_id, with_fresh_ids
 from bucketlake.types.model import DataField, DataType, Root, format_field, type_text
@@ -161,6 +161,7 @@ class TableSchema:
         _warn(validate(schema.options))
         refuse_of_calls(schema.options)
         validate_schema(schema)
+        refuse_nameless_folders(schema)
         refuse_merge_on_read(schema)
         check_defaults(schema.fields)
         return schema

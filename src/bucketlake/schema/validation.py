@@ -521,6 +521,25 @@ def _check_manifest_sort(schema: TableSchema, options: TableOptions) -> None:
     _need(name is None or name in schema.partition_keys, f"{known}, but is '{name}'.")
 
 
+def refuse_nameless_folders(schema: TableSchema) -> None:
+    """InvalidError for a new table of which no row with a value could be written: what Java prints of bytes is another
+    text each time, and names no folder."""
+    binary = next(
+        (n for n in schema.partition_keys if schema.field(n).type.root in (Root.BINARY, Root.VARBINARY)), None
+    )
+    if binary is not None and schema.table_options.get("partition.legacy-name"):
+        raise nameless_folder(column=binary)
+
+
+def nameless_folder(**details: str) -> InvalidError:
+    """The error about a BINARY partition column."""
+    return InvalidError(
+        "BINARY columns cannot partition a table whose folders are named as Java prints values",
+        remedy="create the table with 'partition.legacy-name' = 'false', or partition by another column",
+        **details,
+    )
+
+
 def refuse_undelivered(schema: TableSchema, for_writing: bool = True) -> None:
     """Raise UnsupportedError by name for what this engine cannot do yet, before anything is read or written.
 

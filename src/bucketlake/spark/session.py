@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 
 from bucketlake.catalog import DEFAULT_DATABASE, Catalog, open_catalog, parse_name
 from bucketlake.errors import InvalidError, UnsupportedError, check_flags, no_attribute
@@ -22,6 +22,7 @@ from bucketlake.ops.progress import OnProgress
 from bucketlake.options.catalog import without_secrets
 from bucketlake.options.options import option_keys
 from bucketlake.options.session import CATALOG_NAMES, options_of
+from bucketlake.predicate.tree import Predicate
 from bucketlake.shown import listing_html, listing_text
 from bucketlake.spark import instants
 from bucketlake.spark.cluster import memory_bytes, use_this_python
@@ -121,13 +122,20 @@ class Lake:
         with self.working():
             return self._fronted.script(self, text)
 
-    def read_table(self, name: str, **scan_options: Any) -> DataFrame:
-        """The rows of a table, branch or system table as of now, with the session's options (`spark.paimon.…`) as SQL
-        has them; `scan_options` go before these."""
+    def read_table(
+        self,
+        name: str,
+        columns: Sequence[str] | None = None,
+        where: str | Predicate | Column | None = None,
+        limit: int | None = None,
+        **scan_options: Any,
+    ) -> DataFrame:
+        """The rows of a table, branch or system table as of now, as `LakeTable.read` gives them, with the session's
+        options (`spark.paimon.…`) as SQL has them; `scan_options` go before these."""
         found = parse_name(name, self.current_database)
         names = (found.object, found.table)
         options = options_of(settings_of(self.spark), self.catalog_names, found.database, names)
-        return self.table(name).read(**{**options, **option_keys(scan_options)})
+        return self.table(name).read(columns, where, limit, **{**options, **option_keys(scan_options)})
 
     def write_table(
         self,

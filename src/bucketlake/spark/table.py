@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
 
 from bucketlake.catalogs.names import last_part
 from bucketlake.errors import InvalidError, UnsupportedError, check_flags, no_attribute
@@ -47,6 +46,7 @@ from bucketlake.spark.stream.batch_done import BatchDone
 from bucketlake.spark.stream.lookup import LookupStage, looked_up
 from bucketlake.spark.stream.process import Processing, StreamProcess, Trigger, process
 from bucketlake.spark.stream.sink import Written, write_batch
+from bucketlake.spark.stream.stream import TableQuery
 from bucketlake.spark.write import writer
 from bucketlake.streams import Streams
 from bucketlake.table import Table
@@ -167,7 +167,7 @@ class LakeTable(Streams):
         trigger: Mapping[str, Any] | None = None,
         on_batch: Callable[[BatchDone], None] | None = None,
         **options: Any,
-    ) -> StreamingQuery:
+    ) -> TableQuery:
         """Write a streaming DataFrame: every micro-batch is one commit, once, whatever dies and is started again.
 
         `checkpoint`: the query's own folder. `mode`: "append", "update" (tables with a primary key), "complete" (every

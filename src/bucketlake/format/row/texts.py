@@ -13,6 +13,7 @@ from typing import Any
 
 from bucketlake.errors import InvalidError
 from bucketlake.format.row.binary_row import EPOCH_DAY, time_millis, unscaled
+from bucketlake.schema.validation import nameless_folder
 from bucketlake.types.model import DataType, Root, type_text
 
 
@@ -70,10 +71,7 @@ def _plain_text(value: Any, kind: DataType) -> str:
     if isinstance(value, float):
         return _java_float(value, kind)
     if isinstance(value, bytes):
-        raise InvalidError(
-            "BINARY columns cannot partition a table whose folders are named as Java prints values",
-            remedy="create the table with 'partition.legacy-name' = 'false', or partition by another column",
-        )
+        raise nameless_folder()
     return str(value)
 
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark.sql import Column, DataFrame
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import InvalidError, no_attribute
 from bucketlake.spark.merge.clauses import DELETE, INSERT, UPDATE, Side
 from bucketlake.spark.raised import told_as_ours
 from bucketlake.values import dataclass
@@ -84,6 +84,12 @@ class MergeBuilder:
         """With one clause more."""
         return replace(self, clauses=(*self.clauses, clause))
 
+    if not TYPE_CHECKING:  # a checker must know which names there are
+
+        def __getattr__(self, name: str) -> Any:
+            meant = _meant(MergeBuilder, name, _RUNS)
+            raise no_attribute(self, name, {}, {} if meant is None else {name: meant})
+
 
 @dataclass(frozen=True, slots=True)
 class _When:
@@ -94,6 +100,12 @@ class _When:
         if values is not None and not values and kind != DELETE:
             raise InvalidError("a clause that sets nothing", remedy="give column → expression")
         return self.builder.plus(Asked(side, kind, self.condition, values))
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            meant = _meant(type(self), name, {})
+            raise no_attribute(self, name, {}, {} if meant is None else {name: meant})
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,3 +149,29 @@ class WhenNotMatchedBySource(_When):
     def delete(self) -> MergeBuilder:
         """Delete them."""
         return self._then(Side.NOT_MATCHED_BY_SOURCE, DELETE, {})
+
+
+_RUNS = {"execute": "merge()", "run": "merge()"}  # as other libraries end the sentence
+_CLAUSES = {
+    "whenNotMatchedBySource": WhenNotMatchedBySource,
+    "whenNotMatched": WhenNotMatched,
+    "whenMatched": WhenMatched,
+}
+
+
+def _meant(owner: type, name: str, others: Mapping[str, str]) -> str | None:
+    """What a name is here: of another spelling (`when_matched`), or Delta's of a clause and what it does in one
+    (`whenMatchedUpdateAll`); None where nothing is known."""
+    letters = name.replace("_", "").lower()
+    if letters in others:
+        return others[letters]
+    for clause, kind in _CLAUSES.items():
+        behind = letters.removeprefix(clause.lower())
+        does = _spelled(kind, behind)
+        if owner is MergeBuilder and does is not None and behind != letters:
+            return f"{clause}(…).{does}"
+    return _spelled(owner, letters)
+
+
+def _spelled(owner: type, letters: str) -> str | None:
+    return next((f"{one}(…)" for one in dir(owner) if one.lower() == letters and not one.startswith("_")), None)

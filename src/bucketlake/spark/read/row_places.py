@@ -35,7 +35,7 @@ from bucketlake.spark.read import hidden, native, placed, reader
 from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
 from bucketlake.spark.read.united import united
-from bucketlake.spark.types import arrow_layout, framed, spark_batch, spark_schema
+from bucketlake.spark.types import arrow_layout, framed, quoted, spark_batch, spark_schema
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
@@ -229,7 +229,7 @@ def _scanned(
     frame = placed.scan_with_positions(spark, store, [found for _, found in scanned], store.schema.fields, given)
     if bits:
         frame = frame.where(f"{_BIT} = {0 if files[scanned[0][0]].others else 1}")
-    return frame.select(*_schema(store).names)
+    return frame.select(*map(quoted, _schema(store).names))
 
 
 def _schema(store: Store) -> T.StructType:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -28,6 +28,13 @@ from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
     from bucketlake.table import Table
+
+
+class TableQuery(StreamingQuery):  # type: ignore[misc]
+    """What a type checker knows of a query that writes a table: it is Spark's own, with `batches`, what became of the
+    newest ones, None on Spark Connect."""
+
+    batches: deque[BatchDone] | None
 
 
 def read(
@@ -71,7 +78,7 @@ class Streaming:
     told: Callable[[BatchDone], None] | None = None
 
 
-def write(spark: SparkSession, table: Table, frame: DataFrame, how: Streaming) -> StreamingQuery:
+def write(spark: SparkSession, table: Table, frame: DataFrame, how: Streaming) -> TableQuery:
     """Start a query that writes a streaming DataFrame into the table. What it cannot do is refused before it starts."""
     if not frame.isStreaming:
         raise InvalidError("not a streaming DataFrame", table=table.name, remedy="use write()")
@@ -88,6 +95,6 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, how: Streaming) -
         raise InvalidError("a trigger is a mapping", trigger=how.trigger, remedy=remedy)
     if how.trigger is not None:
         stream = stream.trigger(**how.trigger)
-    query = stream.foreachBatch(sink).start()
-    query.batches = batches  # what became of the newest; on Spark Connect they are done beside the server
+    query = cast("TableQuery", stream.foreachBatch(sink).start())
+    query.batches = batches  # on Spark Connect they are done beside the server
     return query

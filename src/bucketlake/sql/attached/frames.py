@@ -196,7 +196,13 @@ def _read(said: Said, theirs: Callable[[], Any], tableName: str) -> Any:
     if found is None:
         return theirs()
     with found[0].inside() as lake:
-        return lake.read_table(found[1].full, **said.options)
+        return lake.read_table(found[1].full, **_listing(said.options))
+
+
+def _listing(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a read, its `columns` as a list: an option is text."""
+    columns = told.get("columns")
+    return {**told, "columns": [one.strip() for one in columns.split(",")]} if isinstance(columns, str) else {**told}
 
 
 def _load(
@@ -212,7 +218,7 @@ def _load(
     if found is None:
         return theirs()
     with found[0].inside() as lake:
-        return lake.read_table(found[1].full, **told)
+        return lake.read_table(found[1].full, **_listing(told))
 
 
 def _named_apart(said: Said, path: Any, format: str | None, told: dict[str, Any]) -> tuple[Layer, LakeName] | None:

@@ -23,7 +23,7 @@ from bucketlake.spark.read.reader import SMALL_ROWS, Need, pruned
 from bucketlake.spark.read.united import apart
 from bucketlake.spark.settings import is_case_sensitive, settings_of
 from bucketlake.spark.types import quoted
-from bucketlake.sql.query import hidden, input_file, max_pt, sys_functions
+from bucketlake.sql.query import as_written, hidden, input_file, max_pt, sys_functions
 from bucketlake.sql.query.aggregate import asked, may_ask, reduced
 from bucketlake.sql.query.explain import Read, with_tables
 from bucketlake.sql.query.functions import Call, calls
@@ -97,6 +97,7 @@ def run(
     columns nobody knows here."""
     prune = prune and given is None
     written, started = statement, place
+    as_written.refuse_operators(lake, statement)
     for said in (_plain, view_pieces, _plain, _values):  # a view's text may say TABLE t itself
         pieces = said(lake, statement)
         if pieces:
@@ -120,7 +121,9 @@ def run(
                 lake, written, args, started, prune=False, given=given
             )  # Spark suggests the columns that it knows
         if frames and isinstance(error, ParseException):
-            _refused_as_written(lake, written)
+            aliased = as_written.meant(lake, written)
+            if aliased is not None and started is None and given is None:
+                return run(lake, aliased, args, prune=prune)
         known = explained(lake, error) or (None if frames else _hinted(lake, statement, error))
         if known is None:
             remember(error, text_of, bool(frames))
@@ -130,18 +133,6 @@ def run(
         if given is None:
             raise
         raise InvalidError(f"SQL: {given.told(str(error))}") from error
-
-
-def _refused_as_written(lake: Lake, written: str) -> None:
-    """Raise what Spark says of a SELECT that is no syntax error before tables are bound: in `SELECT FROM t` FROM is a
-    column, and `t` its name."""
-    if written.lstrip()[:7].upper().split() != ["SELECT"]:
-        return
-    try:
-        lake.spark.sql(written)
-    except AnalysisException as error:
-        if str(error.getCondition()).startswith(("UNRESOLVED_COLUMN", "TRAILING_COMMA")):
-            raise
 
 
 def _hinted(lake: Lake, statement: str, error: AnalysisException) -> BucketlakeError | None:

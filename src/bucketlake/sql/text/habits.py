@@ -85,6 +85,7 @@ _SIGNS = {
     "$": "put a name with characters other than letters, digits and _ in backticks: `{}`",
     "[": "names with blanks and signs stand in backticks: `a name`; places in arrays behind the array: a[0]",
     "@": "VERSION AS OF, or TIMESTAMP AS OF, behind the name",
+    "{": "give what stands in braces by its name: lake.sql('… {df}', df=frame)",
     "/": "/*+ OPTIONS('key' = 'value') */ behind the table's name",
     "-": "put a name with characters other than letters, digits and _ in backticks: `{}`",
     '"': "names stand in backticks: `a name`",
