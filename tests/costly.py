@@ -24,6 +24,8 @@ STAY: Mapping[str, int] = {
     "tests/cli/test_remedies.py::test_what_fsck_says_to_do_mends": 25,
     "tests/core/test_option_classes.py::test_what_is_honoured_is_read_somewhere": 89,
     "tests/core/test_predicate_sql.py::test_chains_of_ten_thousand": 1,
+    "tests/corpus/older/test_older.py::test_rows_are_as_the_release_read_them": 1,
+    "tests/corpus/older/test_older.py::test_they_are_written_on": 1,
     "tests/docs/test_pages.py::test_the_blocks_of_a_page_run": 4,
     "tests/format/test_blob.py::test_files_are_as_the_grammar_says": 2,
     "tests/format/test_deletion_vector.py::test_index_files_that_paimon_wrote_are_written_byte_for_byte": 1,
