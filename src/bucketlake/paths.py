@@ -40,6 +40,7 @@ from bucketlake.values import dataclass
 
 MAIN = "main"  # the branch that lies in the table's own folder
 POSTPONE_BUCKET = -2
+PENDING = "bucket-postpone"
 FILE_INDEX_SUFFIX = ".index"  # of a data file's index, beside it
 BLOB_REFERENCES_SUFFIX = ".blobref"  # of what says which packs of blobs its rows point at
 DEFAULT_PARTITION = "__DEFAULT_PARTITION__"
@@ -214,8 +215,8 @@ class TablePaths:
 
     def bucket_dir(self, partition: bytes, bucket: int) -> str:
         """The folder of a bucket. `partition`: stored BinaryRow bytes."""
-        name = "postpone" if bucket == POSTPONE_BUCKET else str(bucket)
-        parts = [self.data_root, self.partition_path(partition), f"bucket-{name}"]
+        name = PENDING if bucket == POSTPONE_BUCKET else f"bucket-{bucket}"
+        parts = [self.data_root, self.partition_path(partition), name]
         return "/".join(part for part in parts if part)
 
     def file_path(self, bucket_path: str, file: DataFile | FileRef) -> str:
@@ -382,6 +383,11 @@ def _whole(path: str) -> str:
     folder, _, name = path.rpartition("/")
     piece = piece_of(name)
     return path if piece is None else f"{folder.rpartition('/')[0]}/bucket-{piece.bucket}/{piece.file_name}"
+
+
+def is_pending(bucket_path: str) -> bool:
+    """Whether a bucket's folder is that of pending rows."""
+    return bucket_path.rpartition("/")[2] == PENDING
 
 
 def escape(text: str) -> str:

@@ -245,7 +245,7 @@ def unsized(folder: Path) -> None:
 Rows = list[tuple[str, ...]]
 
 
-def _listed(found: pa.Table) -> Rows:
+def listed(found: pa.Table) -> Rows:
     columns = [[repr(value) for value in _shown(column).to_pylist()] for column in found.columns]
     return sorted(zip(*columns, strict=True))
 
@@ -256,14 +256,14 @@ def _shown(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _read(table: Table) -> dict[str, Rows]:
-    return {"all": _listed(table.to_arrow())}
+    return {"all": listed(table.to_arrow())}
 
 
 WHERE = ("k = 7", "name = 'a-7-long long long '", "n < -50", "day > '2024-01-20'", "flag", "n IN (5, 12) OR name = 'x'")
 
 
 def _ask(table: Table) -> dict[str, Rows]:
-    return {where: _listed(table.to_arrow(where)) for where in WHERE}
+    return {where: listed(table.to_arrow(where)) for where in WHERE}
 
 
 def _search(table: Table) -> dict[str, Rows]:
@@ -276,7 +276,7 @@ def _search(table: Table) -> dict[str, Rows]:
         "n IN (5, 12, 40)",
         "n > 400",
     )
-    return {where: _listed(table.to_arrow(where)) for where in asked}
+    return {where: listed(table.to_arrow(where)) for where in asked}
 
 
 def _upsert(table: Table) -> dict[str, Rows]:
@@ -286,16 +286,16 @@ def _upsert(table: Table) -> dict[str, Rows]:
 
 
 def _travel(table: Table) -> dict[str, Rows]:
-    found = {"now": _listed(table.to_arrow()), "then": _listed(table.to_arrow(**{"scan.tag-name": "first"}))}
-    found["changes"] = _listed(table.to_arrow(**{"incremental-between": "1,2"}))
+    found = {"now": listed(table.to_arrow()), "then": listed(table.to_arrow(**{"scan.tag-name": "first"}))}
+    found["changes"] = listed(table.to_arrow(**{"incremental-between": "1,2"}))
     table.store.consumers()
     table.write_arrow(rows(0, 3, "c", INDEXED))
-    found["later"] = _listed(table.refresh().to_arrow())
+    found["later"] = listed(table.refresh().to_arrow())
     return found
 
 
 def _look(table: Table) -> dict[str, Rows]:
-    return {"rows": _listed(table.lookup(pa.table({"k": [*range(0, ROWS, 3), ROWS + 7]})))}
+    return {"rows": listed(table.lookup(pa.table({"k": [*range(0, ROWS, 3), ROWS + 7]})))}
 
 
 ACTIONS: dict[str, Callable[[Table], dict[str, Rows]]] = {

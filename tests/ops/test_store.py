@@ -208,3 +208,15 @@ def test_many_small_files_are_read_by_several_threads(look: str) -> None:
     }
     clear_cache()
     assert len(list(looks[look]())) == {"snapshots": 7, "changelogs": 3}.get(look, 6)
+
+
+def test_snapshots_that_are_listed_and_gone_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage, store = table_with(3)
+    listed = storage.list(store.paths.snapshot_dir)
+    for hint in (store.paths.latest_hint, store.paths.earliest_hint):
+        storage.files.pop(hint, None)
+    monkeypatch.setattr(storage, "list", lambda path: listed)
+    for gone, ends in ((1, (2, 3)), (3, (2, 2)), (2, None)):
+        del storage.files[store.paths.snapshot(gone)]
+        found = store.earliest_snapshot(), store.latest_snapshot()
+        assert tuple(one.id for one in found if one is not None) == (ends or ())

@@ -21,6 +21,7 @@ from bucketlake.format.data.pieces import piece_of
 from bucketlake.format.metadata.manifest import DataFile, FileSource
 from bucketlake.ops.rows.column_files import held
 from bucketlake.ops.rows.deletions import Mask, without_deleted
+from bucketlake.ops.rows.key_bounds import within_bounds
 from bucketlake.ops.rows.row_ids import COLUMNS, RowIds, holds_ids
 from bucketlake.ops.table.known import is_newer
 from bucketlake.ops.table.store import Store
@@ -152,10 +153,11 @@ def read_key_values(
     store: Store, folder: str, file: DataFile, deleted: Mask | None = None, encoded: Set[str] = frozenset()
 ) -> Iterator[pa.RecordBatch]:
     """All rows of one primary-key file, delete rows included, in the table's key-value layout. `deleted`: the rows of
-    the file that its deletion vector leaves out; `encoded`: columns that may be given encoded."""
+    the file that its deletion vector leaves out; `encoded`: columns that may be given encoded.
+    Raises CorruptError also for keys that are not those recorded: what is written from them would look whole."""
     layout = file_layout(store, file, store.schema.key_value_fields).encoding(encoded)
-    for batch in read_file(store, store.paths.file_path(folder, file), layout, None, deleted):
-        yield layout.rows(batch)
+    rows = read_file(store, store.paths.file_path(folder, file), layout, None, deleted)
+    return within_bounds(store, folder, file, map(layout.rows, rows))
 
 
 def read_file(

@@ -32,6 +32,7 @@ from bucketlake.ops.rows.blob_columns import BlobColumn, filled, in_parts
 from bucketlake.ops.rows.column_files import aligned, anchor_of, blob_columns, columns_of_files, row_groups
 from bucketlake.ops.rows.deletions import Mask, deleted_mask, load_deletions, without_deleted
 from bucketlake.ops.rows.described import AS_DESCRIPTOR, Sources, followed, named
+from bucketlake.ops.rows.key_bounds import within_bounds
 from bucketlake.ops.rows.one_file import FileLayout, file_layout, read_file, read_numbered_file
 from bucketlake.ops.rows.pending import PendingRuns
 from bucketlake.ops.rows.row_ids import tracked
@@ -432,7 +433,8 @@ class SplitReader:
         names = {key.name.removeprefix("_KEY_"): key.name for key in self._schema.key_fields}
         condition = None if predicate is None else rename(predicate, names)
         for file in files:
-            for batch in self._file(file, fields, predicate):
+            rows = self._file(file, fields, predicate)
+            for batch in within_bounds(self._store, self._split.bucket_path, file, rows):
                 yield batch if condition is None else batch.filter(mask(condition, batch))
 
     def _file(

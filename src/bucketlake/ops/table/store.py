@@ -121,11 +121,7 @@ class Store:
         if (keeper := self.env.keeper) is not None and keeper.manages:
             data = keeper.newest(self.branch_name)
             return None if data is None else decode_snapshot(data, self.paths.snapshot_dir)
-        for _ in range(3):
-            found = self._latest_from_hint() or self._edge_by_listing(max)
-            if found is not None or not self.snapshot_ids():
-                return found
-        raise StorageError("snapshots vanish while they are looked up", path=self.paths.snapshot_dir)
+        return self._latest_from_hint() or self._edge_by_listing(newest=True)
 
     def latest_snapshot_id(self) -> int | None:
         """The newest snapshot's id, None for a table without one."""
@@ -145,11 +141,7 @@ class Store:
             found = self.find_snapshot(hint)
             if found is not None:
                 return found
-        for _ in range(3):
-            found = self._edge_by_listing(min)
-            if found is not None or not self.snapshot_ids():
-                return found
-        raise StorageError("snapshots vanish while they are looked up", path=self.paths.snapshot_dir)
+        return self._edge_by_listing(newest=False)
 
     def find_snapshot(self, snapshot_id: int) -> Snapshot | None:
         """The snapshot, or None if it does not exist (never did, or has expired)."""
@@ -512,9 +504,23 @@ class Store:
             found = following
         return None
 
-    def _edge_by_listing(self, choose: Callable[[list[int]], int]) -> Snapshot | None:
+    def _edge_by_listing(self, newest: bool) -> Snapshot | None:
+        """The newest or the oldest of those listed. A LIST may name some that are gone, for long where it is late: they
+        are passed over, unless one that is newer than all of them came meanwhile: they may have expired."""
         ids = self.snapshot_ids()
-        return self.find_snapshot(choose(ids)) if ids else None
+        for _ in range(3):
+            if not ids:
+                return None
+            ordered = ids[::-1] if newest else ids
+            found = self.find_snapshot(ordered[0])
+            if found is not None:
+                return found
+            left = ahead(self.find_snapshot, ordered[1:], self.manifest_threads)
+            found = next((snapshot for snapshot in left if snapshot is not None), None)
+            before, ids = ids[-1], self.snapshot_ids()
+            if (found is not None and not newest) or max(ids, default=0) <= before:
+                return found
+        raise StorageError("snapshots vanish while they are looked up", path=self.paths.snapshot_dir)
 
 
 def numbers_of(infos: Iterable[FileInfo], prefix: str) -> list[int]:

@@ -31,6 +31,7 @@ from bucketlake.ops.rows.deletions import (
     load_deletions,
     packed,
 )
+from bucketlake.ops.rows.key_bounds import within_bounds
 from bucketlake.ops.rows.one_file import file_layout, read_file
 from bucketlake.ops.table.cache import Cache
 from bucketlake.ops.table.decoded import identity
@@ -196,8 +197,8 @@ def _keys(
     for file in files:
         layout = file_layout(store, file, fields)
         path = store.paths.file_path(split.bucket_path, file)
-        for batch in read_file(store, path, layout, None, deleted.get(file.file_name)):
-            yield layout.rows(batch)
+        rows = read_file(store, path, layout, None, deleted.get(file.file_name))
+        yield from within_bounds(store, split.bucket_path, file, map(layout.rows, rows))
 
 
 def _in_tasks(spark: SparkSession, store: Store, splits: Sequence[Split]) -> list[Dead]:
