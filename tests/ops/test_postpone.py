@@ -524,7 +524,7 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(max_examples=examples(15, 480), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(8, 480), deadline=None, suppress_health_check=list(HealthCheck))
 @given(OPERATIONS, st.sampled_from([2, 100]))
 def test_any_history_is_what_a_dict_says(tmp_path_factory: pytest.TempPathFactory, history: Any, target: int) -> None:
     """`seen`: with pending rows applied over the real ones. A row written past pending ones is below them."""

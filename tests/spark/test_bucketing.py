@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
+from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 from tests.profile import later
+from tests.table.test_first_schemas import first_table
 
 from bucketlake.errors import InvalidError
 from bucketlake.format.row.hashing import assign_buckets
 from bucketlake.schema.schema import TableSchema
+from bucketlake.spark.read import reader
 from bucketlake.spark.session import Lake
 from bucketlake.spark.types import field_types
 from bucketlake.spark.write import placement
@@ -80,6 +83,24 @@ def test_a_null_key_is_refused_by_name(classic: Lake, kind: str, options: str, m
     with pytest.raises(InvalidError, match=r"Cannot write null to non-null column\(k\)"):
         classic.sql(f"INSERT INTO default.t SELECT CAST(NULL AS {kind}), id FROM range(3)")
     assert len(classic.table("default.t").snapshots()) == 1
+
+
+def test_one_bucket_needs_no_key(classic: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of Paimon 0.7, written by tasks."""
+    for module, name in ((placement, "FEW_FILES"), (reader, "SMALL_ROWS")):
+        monkeypatch.setattr(module, name, 0)
+    name = first_table(Path(classic.catalog.warehouse))
+    classic.sql(f"INSERT INTO {name} SELECT CAST(id AS INT), 'a' FROM range(0, 30, 1, 3)")
+    frame = classic.spark.range(30, 40).selectExpr("CAST(id AS INT) AS k", "'b' AS v")
+    frame.write.format("bucketlake").mode("append").save(classic.table(name).path)
+    classic.sql(f"DELETE FROM {name} WHERE k % 3 = 0")
+    classic.sql(f"MERGE INTO {name} t USING (SELECT 4 AS k) s ON t.k = s.k WHEN MATCHED THEN UPDATE SET v = 'c'")
+    found = classic.sql(
+        f"SELECT count(*), sum(k), sum(CASE WHEN v = 'c' THEN k END) FROM {name} WHERE k < 39"
+    ).collect()
+    left = [k for k in range(39) if k % 3]
+    assert [tuple(row) for row in found] == [(len(left), sum(left), 4)]
+    assert {entry.bucket for entry in classic.catalog.table(name).plan().entries} == {0}
 
 
 def _schema(fields: list[DataField], function: str = "default") -> TableSchema:

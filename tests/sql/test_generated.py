@@ -23,7 +23,7 @@ from bucketlake.spark.session import Lake
 
 pytestmark = pytest.mark.spark
 
-QUERIES = number("BUCKETLAKE_QUERIES", 40, 50_000)
+QUERIES = number("BUCKETLAKE_QUERIES", 30, 50_000)
 CHANGES = number("BUCKETLAKE_CHANGES", 28, 3000)
 SEED = number("BUCKETLAKE_SEED", 0, 0)
 WHOLE = 20 if SOAK else 50  # of so many queries that leave no row out, one is run; the others' columns are compared

@@ -128,7 +128,12 @@ def bucket_of(hashes: Hashes, buckets: int) -> Hashes:
 def assign_buckets(
     batch: pa.RecordBatch, fields: Sequence[DataField], buckets: int, function: str = "default"
 ) -> Hashes:
-    """The bucket of every row of a canonical batch. `fields`: the bucket key, found in the batch by name."""
+    """The bucket of every row of a canonical batch. `fields`: the bucket key, found in the batch by name; none in
+    tables of Paimon 0.7, which have one bucket."""
+    if not fields:
+        if buckets != 1:
+            raise InvalidError("a table of several buckets has no bucket key", buckets=buckets)
+        return np.zeros(batch.num_rows, np.int32)
     columns = [batch.column(item.name) for item in fields]
     if function == "default":
         return bucket_of(hash_rows(encode_rows(columns, [item.type for item in fields])), buckets)
