@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from tests.check.forged import indexes, live, read, settle, some, table_of
 
+import bucketlake
 from bucketlake.errors import CorruptError
 from bucketlake.format.index.deletion_vector import vector_of
 from bucketlake.format.index.index_manifest import IndexEntry
@@ -71,6 +72,29 @@ def test_what_was_left_over_is_in_nobodys_way(tmp_path: Path, call: str) -> None
     left = f"data-{AGES}-0.parquet" in vectors_of(table)
     assert left == (call in ("nothing", "expire"))
     assert {found.code for found in table.fsck("rows").findings} == ({"vector-left"} if left else set())
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_clone_has_none_of_them(tmp_path: Path, beside: bool) -> None:
+    table = marked(tmp_path)
+    if not beside:
+        table.compact(full=True)
+    left = f"data-{AGES}-0.parquet"
+    index = named(table, lambda _: left, beside=True) if beside else [only(table, left)]
+    rows = read(table)
+    settle(table, index=index)
+    catalog = bucketlake.open(tmp_path)
+    catalog.clone_table(table.refresh(), "copied")
+    copied = catalog.table("copied")
+    assert read(copied) == rows
+    assert left not in vectors_of(copied) and not copied.fsck("rows").findings
+
+
+def only(table: Table, name: str) -> IndexEntry:
+    """An index file with a vector of one file, in the table's bucket."""
+    partition, vectors = live(table)[0].partition, {name: vector_of(np.array([1, 2]), bits64=False)}
+    (made,) = write_vectors(table.store, partition, 0, vectors)
+    return IndexEntry(FileKind.ADD, partition, 0, made)
 
 
 def other_digit(place: int) -> Callable[[str], str]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from contextlib import suppress
 from dataclasses import field, replace
 from typing import Any
@@ -35,7 +35,7 @@ from bucketlake.ops.commit.commit import Commit, CommitProperties
 from bucketlake.ops.refs.tags import create_tag, delete_tag
 from bucketlake.ops.rows.global_index import KINDS
 from bucketlake.ops.scan.chain import CHAIN_KEYS
-from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.scan.scan import check_vectors, live_entries
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
@@ -202,6 +202,7 @@ class _Clone:
         entries = [e for e in live_entries(self.source, snapshot) if wanted is None or wanted(e.partition)]
         indexes = [e for e in self.source.index_manifest(snapshot) if wanted is None or wanted(e.partition)]
         self._check(entries)
+        check_vectors(self.source, snapshot, entries)
         entries = in_commit_order(self.source, snapshot, entries)
         buckets: dict[tuple[bytes, int], tuple[list[ManifestEntry], list[IndexEntry]]] = {}
         for entry in entries:
@@ -211,6 +212,8 @@ class _Clone:
         copies: list[FileCopy] = []
         messages = []
         for (partition, bucket), (data, beside) in buckets.items():
+            names = {entry.file.file_name for entry in data}
+            kept = [found for entry in beside if (found := _of_files(entry, names)) is not None]
             total = data[0].total_buckets if data else int(self.target.options.get("bucket"))
             messages.append(
                 CommitMessage(
@@ -218,7 +221,7 @@ class _Clone:
                     bucket,
                     total,
                     new_files=tuple(self._data(entry, copies) for entry in data),
-                    new_index_files=tuple(self._index(entry, copies) for entry in beside),
+                    new_index_files=tuple(self._index(entry, copies) for entry in kept),
                 )
             )
         return copies, messages
@@ -279,3 +282,12 @@ class _Clone:
         digest = hashlib.sha256(f"{self.renamed}\0{name}".encode()).hexdigest()[:32]
         fresh = str(uuid.UUID(digest))
         return _UNIQUE.sub(fresh, name, count=1) if _UNIQUE.search(name) else f"{fresh}-{name}"
+
+
+def _of_files(entry: IndexEntry, names: Set[str]) -> IndexEntry | None:
+    """An index file without vectors left over, of files that its bucket does not have; None where it has no other."""
+    ranges = entry.file.dv_ranges
+    own = tuple(part for part in ranges or () if part.data_file_name in names)
+    if not ranges or len(own) == len(ranges):
+        return entry
+    return replace(entry, file=replace(entry.file, dv_ranges=own, row_count=len(own))) if own else None
