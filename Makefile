@@ -29,8 +29,10 @@ $(VENV)/.ready: pyproject.toml
 demo: setup ## load, correct and query the flights data set with local Spark and a local warehouse
 	@$(BIN)/python examples/flights.py
 
+# pytest compiles the tests meanwhile: else each worker does, half a minute at the same files.
 peers: setup # what tests of others need, and a class archive for Spark's JVM
-	@$(BIN)/python -m tests.peers.install all || echo "PEERS MISSING: their tests will be skipped"
+	@[ -d tests/sql/__pycache__ ] || $(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1 & \
+	$(BIN)/python -m tests.peers.install all || echo "PEERS MISSING: their tests will be skipped"; wait
 	@$(BIN)/python -m tests.archive || echo "no class archive: tests take longer"
 
 test: peers ## run all tests
