@@ -28,7 +28,7 @@ const SIGN = { added: "+", dropped: "−" };
 function change(one) {
   const said = { renamed: () => [`${one.before} → `, h("b", {}, one.after)], added: () => [h("b", {}, one.column), h("span", { class: "muted mono" }, ` ${one.after}`)], dropped: () => [h("b", {}, one.column), h("span", { class: "muted mono" }, ` ${one.before}`)] };
   const rest = () => [h("b", {}, one.column), h("span", { class: "muted" }, ` ${one.change} `), h("span", { class: "mono" }, `${one.before ?? "none"} → ${one.after ?? "none"}`)];
-  return h("li", { class: one.change }, h("span", { class: "sign", "aria-label": one.change }, SIGN[one.change] || "~"), h("span", {}, (said[one.change] || rest)()));
+  return h("li", { class: one.change }, h("span", { class: "sign", role: "img", "aria-label": one.change }, SIGN[one.change] || "~"), h("span", {}, (said[one.change] || rest)()));
 }
 
 export function evolutionPanel(table) {
@@ -47,7 +47,7 @@ export function evolutionPanel(table) {
       h("ol", { class: "steps" }, [...data.steps].reverse().map((step) => {
         const first = step.id === data.steps[0].id;
         const many = step.columns.length > 12;
-        const list = h("ul", { class: "changes" }, step.columns.slice(0, 300).map(change), step.options.slice(0, 300).map((one) => h("li", { class: "option" }, h("span", { class: "sign", "aria-label": "option" }, "·"),
+        const list = h("ul", { class: "changes" }, step.columns.slice(0, 300).map(change), step.options.slice(0, 300).map((one) => h("li", { class: "option" }, h("span", { class: "sign", role: "img", "aria-label": "option" }, "·"),
           h("span", {}, h("span", { class: "mono" }, one.key), ` ${one.before === null ? "= " : `${one.before} → `}`, h("span", { class: "mono" }, one.after ?? "removed")))));
         return h("li", {}, h("div", { class: "headline" }, h("strong", {}, `Schema ${step.id}`), step.current && h("span", { class: "pill" }, "current"), h("span", { class: "muted", title: when(step.time) }, step.time ? ago(step.time) : ""), h("span", { class: "muted" }, plural(step.fields, "column"))),
           step.columns.length + step.options.length === 0 ? h("p", { class: "muted" }, "No difference in columns or options.") : first && many ? h("details", {}, h("summary", {}, plural(step.columns.length, "column")), list) : list);
