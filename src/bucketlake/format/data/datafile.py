@@ -174,7 +174,6 @@ class DataFileWriter:
         self._bytes += size
         self._pending_bytes += size
         self.rows += batch.num_rows
-        self._stats.update(batch)
         if self._pending_bytes >= self._form.group_bytes:
             self.flush()
 
@@ -194,6 +193,7 @@ class DataFileWriter:
         if not self._pending:
             return
         table = pa.Table.from_batches(alike(self._pending))
+        self._stats.update(table)
         # A batch may be larger than a group. Orc cuts stripes itself, and is given small steps, to see what one took.
         step, least = (ORC_STEP_BYTES, 1) if self._form.name == "orc" else (self._form.group_bytes, GROUP_ROWS)
         steps = max(1, math.ceil(self._pending_bytes / step - NO_GROUP))

@@ -75,10 +75,10 @@ class StatsCollector:
     def __init__(self, fields: Sequence[DataField], modes: Sequence[StatsMode]) -> None:
         self._columns = [_Column(item, mode) for item, mode in zip(fields, modes, strict=True)]
 
-    def update(self, batch: pa.RecordBatch) -> None:
-        """Take the rows of a canonical batch; columns are found by name."""
+    def update(self, rows: pa.RecordBatch | pa.Table) -> None:
+        """Take rows in the canonical layout; columns are found by name. Of many columns few large calls are cheap."""
         for column in self._columns:
-            column.update(batch)
+            column.update(rows)
 
     def result(self) -> list[ColumnStats]:
         """What was found, field by field, cut to its mode."""
@@ -93,10 +93,10 @@ class _Column:
         self.high: Any = None
         self.nulls = 0
 
-    def update(self, batch: pa.RecordBatch) -> None:
+    def update(self, rows: pa.RecordBatch | pa.Table) -> None:
         if self.mode.kind == "none":
             return
-        array = batch.column(self.item.name)
+        array = rows.column(self.item.name)
         self.nulls += array.null_count
         if not self.bounded or array.null_count == len(array):
             return
@@ -125,7 +125,7 @@ def _nan_last(value: float) -> tuple[bool, float]:
     return (True, 0.0) if math.isnan(value) else (False, value)
 
 
-def _bounds(array: pa.Array, kind: DataType) -> tuple[Any, Any]:
+def _bounds(array: pa.Array | pa.ChunkedArray, kind: DataType) -> tuple[Any, Any]:
     """Smallest and greatest of an array with some value; dates, times and timestamps as integers."""
     found = pc.min_max(array)
     if kind.root in _NUMBERED:

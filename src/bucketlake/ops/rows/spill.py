@@ -15,16 +15,19 @@ from bucketlake.env.local import LocalStorage
 from bucketlake.options.options import TableOptions
 from bucketlake.values import dataclass
 
-BATCH_BYTES = 1 << 20
+LEAST_BATCH, MOST_BATCH = 1 << 20, 8 << 20
+MOST_RUNS = 128  # merged at once, a batch of each in memory: no more than the writer's buffer
 COMPRESSIONS = {"zstd": "zstd", "lz4": "lz4", "none": None}
 
 
 @dataclass(slots=True)
 class Spill:
-    """One writer's spill files. `compression`: of the IPC buffers, "zstd", "lz4" or "none"; `level` for zstd."""
+    """One writer's spill files. `compression`: of the IPC buffers, "zstd", "lz4" or "none"; `level` for zstd.
+    `batch`: bytes of what is written and read at once; of many columns small ones cost more than their values."""
 
     compression: str = "zstd"
     level: int | None = 1
+    batch: int = LEAST_BATCH
     size: int = 0  # bytes on disk
     _folder: str | None = None
     _files: list[tuple[str, dict[int, list[int]]]] = field(default_factory=list)
@@ -34,7 +37,9 @@ class Spill:
         """As a table's options say. lz4 where they do not: zstd, Paimon's default, takes half as long again to make
         and twice as long to read, for files half the size that live for minutes."""
         chosen = options.is_set("spill-compression") or options.is_set("spill-compression.zstd-level")
-        return cls(options.get("spill-compression") if chosen else "lz4", options.get("spill-compression.zstd-level"))
+        compression = options.get("spill-compression") if chosen else "lz4"
+        batch = max(LEAST_BATCH, min(options.get("write-buffer-size") // MOST_RUNS, MOST_BATCH))
+        return cls(compression, options.get("spill-compression.zstd-level"), batch)
 
     @property
     def files(self) -> int:
@@ -49,9 +54,9 @@ class Spill:
         path = f"{self._folder}/spill-{len(self._files)}.arrow"
         index: dict[int, list[int]] = {}
         count = 0
-        with storage.open_output(path) as sink:
+        with storage.open_output(path) as file, pa.BufferedOutputStream(pa.PythonFile(file, "w"), LEAST_BATCH) as sink:
             writer: pa.RecordBatchFileWriter | None = None
-            for group, piece in ((g, p) for g, batches in groups for b in batches for p in pieces(b, BATCH_BYTES)):
+            for group, piece in ((g, p) for g, batches in groups for b in batches for p in pieces(b, self.batch)):
                 if writer is None:
                     writer = pa.ipc.new_file(sink, piece.schema, options=self._options())
                 writer.write_batch(piece)

@@ -31,7 +31,7 @@ from bucketlake.ops.rows.incoming import Incoming
 from bucketlake.ops.rows.managed_blobs import Packing
 from bucketlake.ops.rows.roll import NEW_FILES, PENDING, Roller, Rolling
 from bucketlake.ops.rows.row_ids import is_tracked
-from bucketlake.ops.rows.spill import Spill, pieces
+from bucketlake.ops.rows.spill import MOST_RUNS, Spill, pieces
 from bucketlake.ops.table.made import all_or_nothing, remove_files
 from bucketlake.ops.table.memory import give_back, joined, large_buffers
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
@@ -45,7 +45,6 @@ from bucketlake.values import dataclass
 MAX_BUFFER = 1 << 30  # string columns of one buffer must stay below 2 GiB, the reach of 32-bit offsets
 PASS_BYTES = 32 << 20  # append tables with few groups need no larger slices
 PART_BYTES = 8 << 20  # rows are taken up in parts of this size, each column in memory of its own
-MAX_RUNS = 128  # spilled runs merged at once; more are written out as files
 
 
 def write_batches(
@@ -167,7 +166,7 @@ class TaskWriter:
             self._close_rollers()
             self._spill.write(grouped)
             give_back()
-            if self._spill.files >= MAX_RUNS or self._spill.size >= self._max_spill:
+            if self._spill.files >= MOST_RUNS or self._spill.size >= self._max_spill:
                 self._emit(iter(()))
 
     def _drain(self) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
