@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from functools import cached_property
 from typing import Any
 
 from bucketlake.env.env import Env
@@ -284,6 +285,18 @@ class TablePaths:
             )
         return path
 
+    # Looked up once: a plan names as many folders as there are partitions.
+
+    @cached_property
+    def _partition_types(self) -> list[DataType]:
+        return [item.type for item in self.partition_fields]
+
+    @cached_property
+    def _partition_naming(self) -> tuple[bool, str]:
+        """Whether values are named in Paimon's old way, and the name of null and blank ones."""
+        legacy = self._flag("partition.legacy-name", "true")
+        return legacy, self.options.get("partition.default-name", DEFAULT_PARTITION)
+
     def _flag(self, key: str, usual: str) -> bool:
         return self.options.get(key, usual).strip().lower() == "true"
 
@@ -292,7 +305,7 @@ class TablePaths:
         fields = self.partition_fields
         if not fields:
             return {}
-        values = from_serialized(partition, [item.type for item in fields])
+        values = from_serialized(partition, self._partition_types)
         return {item.name: self._text(value, item.type) for item, value in zip(fields, values, strict=True)}
 
     def shown_texts(self, partition: bytes) -> dict[str, str]:
@@ -310,10 +323,9 @@ class TablePaths:
         return "/".join(f"{escape(name)}={escape(text)}" for name, text in texts.items())
 
     def _text(self, value: Any, kind: DataType) -> str:
-        default = self.options.get("partition.default-name", DEFAULT_PARTITION)
+        legacy, default = self._partition_naming
         if value is None:
             return default
-        legacy = self._flag("partition.legacy-name", "true")
         text = internal_text(value, kind) if legacy else cast_text(value, kind)
         return default if all(sign.isspace() and sign not in _NOT_BLANK for sign in text) else text
 

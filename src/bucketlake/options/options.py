@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import field
 from difflib import get_close_matches
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -92,6 +93,7 @@ def parse_memory_size(text: str) -> int:
     return size
 
 
+@lru_cache(64)  # a plan asks for some once a bucket
 def _split_unit(text: str) -> tuple[int, str]:
     found = re.fullmatch(r"\s*([0-9]+)\s*(.*?)\s*", text)
     if found is None:

@@ -292,6 +292,8 @@ class _Change:
 
     def _touched_in(self, split: Split) -> list[Touched]:
         files = [file for file in split.files if self.known.get(self._path(split, file))]
+        if not files:
+            return []
         deletions = {f.file_name: split.deletions[f.file_name] for f in files if f.file_name in split.deletions}
         vectors = load_deletions(self.store, deletions)
         found = []
