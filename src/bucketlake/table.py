@@ -341,7 +341,7 @@ class Table(Upkeep, Streams, Frames):
         "overwrite dynamic", of it just the partitions that rows are in, or "overwrite", which of them the option
         says. `read`: rows are changes of this snapshot's, or made of it where they replace; ConflictError if others
         have changed these, or any. `commit_user`: a stream's batch is committed under its name, once; so are loads."""
-        check = row_conflicts.check_of(self.store, read, whole=mode != "append")
+        check = row_conflicts.check_of(self.store, read, mode != "append", operation)
         user, identifier, watermark = str(commit_user), BATCH_COMMIT_IDENTIFIER, None
         if isinstance(commit_user, BatchName):
             check = Once(self.store, commit_user).check

@@ -130,6 +130,25 @@ def test_compaction_compares_keys_with_the_hash_index(tmp_path: Path) -> None:
     assert table.to_arrow().num_rows == 75
 
 
+def test_changes_of_rows_find_their_keys_in_the_hash_index(tmp_path: Path) -> None:
+    """A key that its index lacks would go to another bucket: deleted there, and still here; updated there, and twice."""
+    table = made(tmp_path, step=25, bucket="-1", **{"dynamic-bucket.target-row-num": "20"})
+    for path in Path(table.path).glob("index/index-*"):
+        data = bytearray(path.read_bytes())
+        data[10] ^= 4
+        path.write_bytes(data)
+    clear_cache()
+    files = sorted(Path(table.path).glob("bucket-*/*"))
+    for change in (lambda: table.delete("true AND k >= 0"), lambda: table.update({"v": "y"}, "k >= 0")):
+        with pytest.raises(CorruptError, match="lacks keys of rows that are there"):
+            change()
+    assert sorted(Path(table.path).glob("bucket-*/*")) == files
+    assert sorted(table.to_arrow().column("v").to_pylist()) == ["x"] * 75
+    table.write_arrow(table.to_arrow(), mode="overwrite")
+    table.delete("k >= 5")
+    assert sorted(table.to_arrow().column("k").to_pylist()) == [0, 1, 2, 3, 4]
+
+
 def test_verify_tells_the_hashes_that_lack() -> None:
     known = np.array([-5, 1, 9], np.int32)
     assert verify(known, np.array([9, -5, 1], np.int32)).tolist() == []

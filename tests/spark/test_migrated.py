@@ -11,6 +11,7 @@ import pytest
 from tests.migrated import migrated, rows_of, write_file
 from tests.profile import first
 
+from bucketlake.errors import CorruptError
 from bucketlake.format.row.binary_row import serialized
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.table.messages import CommitMessage
@@ -160,5 +161,5 @@ def test_a_file_that_is_not_what_its_metadata_says_is_an_error(classic: Lake) ->
     found = next(one for one in table.files() if "pt=a" in one.path)
     pa.parquet.write_table(rows_of(0, 101), found.path)
     for where in ("true", "pt >= 'a'", "pt < 'd'"):
-        with pytest.raises(Exception, match="data file changed"):
+        with pytest.raises(CorruptError, match="longer than recorded"):
             classic.sql(f"SELECT * FROM db.t WHERE {where}").collect()

@@ -62,10 +62,10 @@ class LocalStorage:
             raise outside(path, self.roots)
         at = len(root.rstrip("/"))
         while (at := path.find("/", at + 1)) >= 0:
-            if not _refuse_link(path[:at]):
+            if _without_link(path[:at]) is None:
                 return path
         if last and path != root:
-            _refuse_link(path)
+            _without_link(path)
         return path
 
     def sync(self, paths: Sequence[str], named: Sequence[str], root: str) -> None:
@@ -364,30 +364,32 @@ def _make_folder(folder: str) -> None:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), folder) from None
 
 
-def _refuse_link(path: str) -> bool:
-    """CorruptError if the path is a symbolic link, a pipe or a device; whether something is there."""
+def _without_link(path: str) -> os.stat_result | None:
+    """CorruptError if the path is a symbolic link, a pipe or a device; what is there."""
     try:
-        kind = stat.S_IFMT(os.lstat(path).st_mode)
+        found = os.lstat(path)
     except OSError:
-        return False  # the call itself will say
+        return None  # the call itself will say
+    kind = stat.S_IFMT(found.st_mode)
     if kind == stat.S_IFLNK:
         raise CorruptError(
             "a symbolic link in a table's folder is not followed", path=path, remedy="move what it leads to here"
         )
     if kind not in (stat.S_IFREG, stat.S_IFDIR):
         raise CorruptError("neither a file nor a folder", path=path, remedy="remove it")
-    return True
+    return found
 
 
-def refuse_links(storage: object, paths: Sequence[str]) -> None:
-    """What `LocalStorage` checks on every call, for files that another reader opens by their paths."""
-    if not isinstance(storage, LocalStorage) or not storage.roots:
-        return
-    folders = {path.rsplit("/", 1)[0] for path in paths}
-    for folder in folders:
-        storage._checked(folder)
-    for path in paths:
-        _refuse_link(path)
+def checked_sizes(storage: object, paths: Sequence[str]) -> list[int | None]:
+    """What `LocalStorage` checks on every call, for files that another reader opens by their paths; their sizes. None:
+    nothing is there, or another storage's."""
+    if not isinstance(storage, LocalStorage):
+        return [None] * len(paths)
+    if storage.roots:
+        for folder in {path.rsplit("/", 1)[0] for path in paths}:
+            storage._checked(folder)
+        return [None if found is None else found.st_size for found in map(_without_link, paths)]
+    return [None if found is None else found.size for found in map(storage.info, paths)]
 
 
 def _listed(entry: os.DirEntry[str], follow: bool) -> FileInfo | None:

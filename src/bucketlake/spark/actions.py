@@ -1,4 +1,4 @@
-"""The Spark actions of statements and tables: what vanished under one is told as an error of ours.
+"""The Spark actions of statements and tables: files that vanish under one, or are damaged, are told as ours.
 
     to_arrow(frame), rows(frame), count(frame)
     with lost_told(): …                             any other action
@@ -17,7 +17,8 @@ from contextlib import contextmanager
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 
-from bucketlake.errors import BucketlakeError, ConflictError, NotFoundError
+from bucketlake.errors import BucketlakeError, ConflictError, CorruptError, NotFoundError
+from bucketlake.format.data.datafile import BROKEN
 from bucketlake.ops.rows.one_file import READ_AGAIN
 
 _LOST = re.compile(
@@ -26,14 +27,19 @@ _LOST = re.compile(
     r"|^bucketlake\.errors\.NotFoundError: (?P<worker>.*)$",
     re.MULTILINE,
 )
-
-
+_DAMAGED = re.compile(
+    r"\[(?:FAILED_READ_FILE\.\w+|CANNOT_READ_FILE_FOOTER)\] "
+    r"(?:Encountered error while reading file|Could not read footer for file:) "
+    r"(?:file:/*(?=/))?(?P<path>\S+?)\.?(?: |$)",
+    re.MULTILINE,
+)
+_CAUSE = re.compile(r"^Caused by: (?:[\w$]+\.)*(?P<what>\S.*)$", re.MULTILINE)
 _KEPT = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 
 
 def to_arrow(frame: DataFrame) -> pa.Table:
-    """The rows of a frame in the driver. NotFoundError for files that have vanished, ConflictError for rows that were
-    kept."""
+    """The rows of a frame in the driver. NotFoundError for files that have vanished, CorruptError for damaged ones,
+    ConflictError for rows that were kept."""
     with lost_told():
         return frame.toArrow()
 
@@ -58,7 +64,8 @@ def is_too_large(error: Exception) -> bool:
 
 @contextmanager
 def lost_told() -> Iterator[None]:
-    """NotFoundError in the place of what Spark raises for a file that has vanished, ConflictError for kept rows."""
+    """In the place of what Spark raises: NotFoundError for a file that has vanished, CorruptError for a damaged one,
+    ConflictError for kept rows."""
     try:
         yield
     except BucketlakeError:
@@ -70,7 +77,10 @@ def lost_told() -> Iterator[None]:
                 "an executor died that kept rows of the statement, which must not be evaluated anew in part",
                 remedy="run the statement again: nothing was committed",
             ) from error
-        lost = _LOST.search(text)
+        lost, damaged = _LOST.search(text), _DAMAGED.search(text)
+        if lost is None and damaged is not None:
+            reason = _CAUSE.findall(text)[-1:] or ["Spark cannot read it"]
+            raise CorruptError(BROKEN, path=damaged["path"], reason=reason[0], remedy="restore the file") from error
         if lost is None:
             raise
         raise NotFoundError(

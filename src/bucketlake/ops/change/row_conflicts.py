@@ -25,8 +25,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from bucketlake.errors import ConflictError
-from bucketlake.format.index.index_manifest import DELETION_VECTORS
+from bucketlake.errors import ConflictError, CorruptError
+from bucketlake.format.index.index_manifest import DELETION_VECTORS, HASH
 from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.lsm.key_run import KeyRun, Keys
@@ -66,13 +66,21 @@ Read = Snapshot | Empty
 @dataclass(slots=True)
 class RowsRead:
     """What was read: the rows of `snapshot` (None: of the empty table), or of a later one. Remembers up to where it has
-    looked."""
+    looked. `adds`: `messages` may have rows of keys that were not read."""
 
     store: Store
     snapshot: Snapshot | None
+    adds: bool = True
 
     def check(self, messages: Sequence[CommitMessage], view: View) -> None:
-        """Raise ConflictError if a commit since the read, up to the view's, changed rows of `messages`."""
+        """Raise ConflictError if a commit since the read, up to the view's, changed rows of `messages`; CorruptError
+        if a hash index lacks keys of rows that were read."""
+        self._check_line(messages, view)
+        if not self.adds:
+            self._check_index(messages)
+        self.adds = True  # a rebase makes index files anew
+
+    def _check_line(self, messages: Sequence[CommitMessage], view: View) -> None:
         base, newest = self.snapshot, view.snapshot
         if newest is None or not self._concerns(messages):
             return
@@ -90,6 +98,18 @@ class RowsRead:
             self._check_step(messages, before, step)
             before = step
         self.snapshot = newest
+
+    def _check_index(self, messages: Sequence[CommitMessage]) -> None:
+        """All keys lie in the table: an index that took one for new has lost it, and sent it to another bucket."""
+        for message in messages:
+            if any(file.index_type == HASH for file in message.new_index_files):
+                raise CorruptError(
+                    "a hash index lacks keys of rows that are there: they would be doubled",
+                    table=self.store.paths.root,
+                    index_manifest=message.index_base,
+                    partition=self.store.paths.partition_texts(message.partition),
+                    remedy="rewrite the partition with INSERT OVERWRITE, which builds its index anew",
+                )
 
     def _concerns(self, messages: Sequence[CommitMessage]) -> bool:
         return bool(messages)
@@ -194,11 +214,12 @@ class TableRead(RowsRead):
             raise self._conflict("another commit changed the table that an overwrite has read", step, ())
 
 
-def check_of(store: Store, read: Read | None, whole: bool) -> Check | None:
+def check_of(store: Store, read: Read | None, whole: bool, operation: str | None = None) -> Check | None:
     """What a commit is asked whose rows are made of what was read: nothing, after rows of its keys, or after any."""
     if read is None:
         return None
-    return (TableRead if whole else RowsRead)(store, None if read is EMPTY else read).check
+    adds = whole or operation not in ("UPDATE", "DELETE")
+    return (TableRead if whole else RowsRead)(store, None if read is EMPTY else read, adds).check
 
 
 def made_anew(store: Store, prepared: Callable[[Read], Callable[[], None]]) -> None:

@@ -83,7 +83,7 @@ class EvolvingMerge:
 
         def once(base: Snapshot | None, attempt: Attempt) -> Changed:
             changed = self._attempted(base, attempt, take, prune)
-            return replace(changed, more=AddingRead(store, base, used).check) if inserting else changed
+            return replace(changed, more=AddingRead(store, base, used=used).check) if inserting else changed
 
         return after_change(store, until_done(store, once, used, "MERGE", self._columns))
 

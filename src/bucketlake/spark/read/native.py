@@ -16,9 +16,11 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from bucketlake.env.local import refuse_links
+from bucketlake.env.local import checked_sizes
+from bucketlake.errors import CorruptError
 from bucketlake.format.data.file_format import format_of
 from bucketlake.format.data.pieces import piece_of
+from bucketlake.format.guard import check_size
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.ops.rows.one_file import gone
 from bucketlake.ops.scan.pruning import dates_from, free_of_zeros_and_nan
@@ -196,13 +198,22 @@ def _parts(spark: SparkSession, files: list[FileAt]) -> list[list[FileAt]]:
 
 
 def _load(reader: DataFrameReader, store: Store, files: Sequence[FileAt]) -> DataFrame:
-    refuse_links(store.env.storage, [found.path for found in files])
+    _check_lengths(store, files)
     try:
         return reader.load([_literal(found.path) for found in files])
     except AnalysisException as error:
         if error.getCondition() == "PATH_NOT_FOUND":
             raise gone(store, error) from error
         raise
+
+
+def _check_lengths(store: Store, files: Sequence[FileAt]) -> None:
+    """CorruptError for a file that is not as long as recorded: Spark passes over empty ones and takes others."""
+    for found, size in zip(files, checked_sizes(store.env.storage, [one.path for one in files]), strict=True):
+        if size is not None:
+            check_size(found.path, size, found.file.file_size)
+        if size == 0:
+            raise CorruptError("a data file is empty", path=found.path, remedy="restore the file")
 
 
 def _project(group: _Group, places: Sequence[str] = (), kept: Callable[[Column], Column] | None = None) -> DataFrame:
