@@ -18,7 +18,7 @@ from bucketlake.options.model import ENGINE
 from bucketlake.options.options import find_option
 from bucketlake.options.session import PREFIXES
 from bucketlake.spark.handed import given_to
-from bucketlake.spark.raised import interrupts_stay, of_task
+from bucketlake.spark.raised import as_sparks, interrupts_stay, of_task
 from bucketlake.spark.settings import require_running, setting_of, settings_stay, substituted
 from bucketlake.sql import compound
 from bucketlake.sql.procedures import call
@@ -83,6 +83,11 @@ def run(lake: Lake, statement: str, args: Any = None, given: Mapping[str, Any] |
     except (NotFoundError, AlreadyExistsError) as error:
         with_condition(error, text)
         raise
+    except InvalidError as error:
+        own = as_sparks(error)
+        if own is error:
+            raise
+        raise own from None
     return result if result is not None else lake.nothing
 
 
