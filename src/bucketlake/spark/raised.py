@@ -33,6 +33,7 @@ from pyspark.errors import (
 
 from bucketlake import errors
 from bucketlake.errors import (
+    AlreadyExistsError,
     BucketlakeError,
     CorruptError,
     InvalidError,
@@ -58,6 +59,8 @@ _STATES = {  # of what our own messages say in Spark's words
     "TABLE_OR_VIEW_ALREADY_EXISTS": "42P07",
     "SCHEMA_NOT_FOUND": "42704",
     "SCHEMA_ALREADY_EXISTS": "42P06",
+    "PARTITIONS_NOT_FOUND": "428FT",
+    "PARTITIONS_ALREADY_EXIST": "428FT",
     "CAST_INVALID_INPUT": "22018",
     "CAST_OVERFLOW_IN_TABLE_INSERT": "22003",
     "EXCEED_LIMIT_LENGTH": "54006",
@@ -136,6 +139,15 @@ class StatementSyntaxError(StatementError, ParseException):  # type: ignore[misc
     """A statement that Spark cannot read."""
 
 
+class MissingNameError(ToldError, NotFoundError, AnalysisException):  # type: ignore[misc]
+    """A name that a statement or call needs is not there: Spark's own error to those who look for that."""
+
+
+class TakenNameError(ToldError, AlreadyExistsError, AnalysisException):  # type: ignore[misc]
+    """A name that a statement or call gives is taken: Spark's own error to those who look for that."""
+
+
+_OF_NAMES: dict[type, type[BucketlakeError]] = {NotFoundError: MissingNameError, AlreadyExistsError: TakenNameError}
 _ROWS = (
     NumberFormatException,
     ArithmeticException,
@@ -187,13 +199,16 @@ def of_task(error: PySparkException) -> BucketlakeError | None:
     return _of_condition(named[1], text) if named is not None and named[1] in _OF_CONDITION else kind(text)
 
 
-def as_sparks(error: InvalidError) -> InvalidError:
-    """An error about rows whose message begins with a condition of Spark's, as one that is Spark's as well, wherever
-    the rows were looked at; others as they are."""
+def as_sparks(error: BucketlakeError) -> BucketlakeError:
+    """An error about rows or names whose message begins with a condition of Spark's, as one that is Spark's as well,
+    wherever it was found; others as they are."""
     named = _NAMED.match(error.what)
-    if named is None or named[1] not in _OF_CONDITION or isinstance(error, PySparkException):
+    if named is None or isinstance(error, PySparkException):
         return error
-    return _of_condition(named[1], error.what, remedy=error.remedy, **error.details)
+    if named[1] in _OF_CONDITION:
+        return _of_condition(named[1], error.what, remedy=error.remedy, **error.details)
+    kind = _OF_NAMES.get(type(error))
+    return error if kind is None else kind(error.what, remedy=error.remedy, **error.details)
 
 
 def _of_condition(condition: str, told: str, **given: Any) -> RaisedError:
@@ -264,7 +279,7 @@ def told_as_ours(remedy: str | None = None) -> Iterator[None]:
             found.remedy = remedy or found.remedy
         found.point("", 0)
         raise found from None  # Spark's own shows plans that the user did not write
-    except InvalidError as error:
+    except BucketlakeError as error:
         told = as_sparks(error)
         if told is error:
             raise

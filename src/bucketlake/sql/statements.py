@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 
-from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
+from bucketlake.errors import AlreadyExistsError, BucketlakeError, InvalidError, NotFoundError
 from bucketlake.options.model import ENGINE
 from bucketlake.options.options import find_option
 from bucketlake.options.session import PREFIXES
@@ -80,10 +80,9 @@ def run(lake: Lake, statement: str, args: Any = None, given: Mapping[str, Any] |
         if found is None:
             raise
         raise found from None  # the one that Spark raised is of a text that the user did not write
-    except (NotFoundError, AlreadyExistsError) as error:
-        with_condition(error, text)
-        raise
-    except InvalidError as error:
+    except BucketlakeError as error:
+        if isinstance(error, (NotFoundError, AlreadyExistsError)):
+            with_condition(error, text)
         own = as_sparks(error)
         if own is error:
             raise
