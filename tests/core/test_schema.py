@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketlake.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.schema.given import new_schema
 from bucketlake.schema.schema import BucketMode, TableSchema, pretty_json, refuse_undelivered, validate_schema
 from bucketlake.types.model import DataField, type_text
 
@@ -198,6 +199,20 @@ def test_binary_partitions_need_folders_with_names():
     ):
         create(partition=["b"], a="INT", b="BINARY(3)")
     assert create({"partition.legacy-name": "false"}, partition=["b"], a="INT", b="BYTES").partition_keys == ("b",)
+
+
+@pytest.mark.parametrize("word", ["primaryKey", "PRIMARY_KEY", "primary_keys", "pk", "partitionBy", "partitioned_by"])
+@pytest.mark.filterwarnings("ignore:option")
+def test_other_words_for_keys_are_told(word):
+    """A table without its key was made, with a warning at most: its rows were added where they were to replace others."""
+    fields = columns(id="INT", p="INT")
+    with pytest.raises(InvalidError, match=f"no such option .*option={word}"):
+        new_schema(fields, (), (), {word: "ID, p"}, None)
+    assert new_schema(fields, (), (), {word: "mine"}, None).options == {word: "mine"}
+    keyed = new_schema(fields, ("p",), ("id", "p"), {word: "id"}, None)
+    assert keyed.primary_keys == ("id", "p")
+    other = TableSchema.create(fields, options={word: "id"})  # another engine's, as LIKE and clones copy it
+    assert new_schema(other, (), (), {}, None).options == {word: "id"}
 
 
 def test_duplicate_columns():

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from pyspark.errors import AnalysisException
 
 import bucketlake
 from bucketlake.errors import AlreadyExistsError, BucketlakeError, InvalidError, UnsupportedError
@@ -300,6 +301,10 @@ def test_scripts_of_attached_sessions(classic: Lake, current: bool) -> None:
 def test_errors_of_names_have_sparks_conditions(classic: Lake) -> None:
     """Handlers, and programs, look for them: `getCondition` of a name that is missing was an AttributeError."""
     classic.sql("CREATE TABLE db.t (a INT)")
+    classic.sql("CREATE TABLE db.p (a INT, p INT) PARTITIONED BY (p)")
+    with pytest.raises(AnalysisException) as taken:
+        classic.write_table(classic.spark.range(1), "db.t", mode="error")
+    assert taken.value.getCondition() == "TABLE_OR_VIEW_ALREADY_EXISTS"
     for statement, condition, state in (
         ("SELECT * FROM db.nope", "TABLE_OR_VIEW_NOT_FOUND", "42P01"),
         ("DROP TABLE db.nope", "TABLE_OR_VIEW_NOT_FOUND", "42P01"),
@@ -307,13 +312,14 @@ def test_errors_of_names_have_sparks_conditions(classic: Lake) -> None:
         ("CREATE TABLE db.t (a INT)", "TABLE_OR_VIEW_ALREADY_EXISTS", "42P07"),
         ("CREATE DATABASE db", "SCHEMA_ALREADY_EXISTS", "42P06"),
         ("DROP DATABASE nope", "SCHEMA_NOT_FOUND", "42704"),
+        ("ALTER TABLE db.p DROP PARTITION (p = 1)", "PARTITIONS_NOT_FOUND", "428FT"),
     ):
         with pytest.raises(BucketlakeError) as missing:
             classic.sql(statement)
         assert condition_of(missing.value) == (condition, state), statement
-        if hasattr(missing.value, "getCondition"):
-            assert missing.value.getCondition() == condition
-            assert missing.value.getSqlState() == state
+        assert isinstance(missing.value, AnalysisException), statement  # which programs catch
+        assert missing.value.getCondition() == condition
+        assert missing.value.getSqlState() == state
         for told in (condition, f"SQLSTATE '{state}'", "SQLEXCEPTION"):
             script = f"BEGIN DECLARE EXIT HANDLER FOR {told} SELECT 'told' AS a; {statement}; END"
             assert classic.sql(script).collect()[0].a == "told", script

@@ -380,7 +380,7 @@ def test_values_that_a_statement_cannot_use_are_told_of_its_own_text(classic: La
         assert raised.value.getCondition() == "SCALAR_SUBQUERY_TOO_MANY_ROWS"
         assert "\n" not in str(raised.value)
     lake.sql("DELETE FROM db.t WHERE id = 2")
-    wrong = r"\Avalue does not fit its column \[column=n, type=INT\]: b\Z"
+    wrong = r"\A\[CAST_INVALID_INPUT\] value does not fit its column \[column=n, type=INT\]: b\Z"
     for call in (
         lambda: lake.sql("INSERT INTO db.t SELECT 1, 'a', 'b'"),
         lambda: lake.sql("UPDATE db.t SET n = 'b'"),
@@ -391,7 +391,7 @@ def test_values_that_a_statement_cannot_use_are_told_of_its_own_text(classic: La
         with pytest.raises(SparkRuntimeException, match=wrong) as raised:
             call()
         assert isinstance(raised.value, InvalidError)
-        assert raised.value.getCondition() == "USER_RAISED_EXCEPTION"
+        assert raised.value.getCondition() == "CAST_INVALID_INPUT"
     with pytest.raises(InvalidError, match="does not fit its column"):
         frame = lake.spark.sql("SELECT 1 AS id, 'b' AS n")
         lake.table("db.t").merge(frame, "t.id = source.id").whenMatched().update({"n": "source.n"}).merge()
@@ -467,3 +467,38 @@ def test_columns_that_a_query_does_not_name_are_suggested(classic: Lake) -> None
     for query in ("SELECT nme FROM db.t WHERE id = 1", "SELECT count(*) FROM db.t x JOIN db.t y USING (id, nme)"):
         with pytest.raises(StatementError, match="`name`"):
             classic.sql(query)
+
+
+MERGE = "MERGE INTO db.t USING (VALUES (1), (1)) AS s (k) ON t.id = s.k WHEN MATCHED THEN UPDATE SET n = 2"
+BY_TASKS = "INSERT INTO db.t SELECT id, repeat('a', CAST(id DIV 8000 AS INT)), 1 FROM range(0, 40000, 1, 1)"
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("statement", "condition", "state", "kind"),
+    [
+        ("INSERT INTO db.t VALUES (1, 'a', 1e10D)", "CAST_OVERFLOW_IN_TABLE_INSERT", "22003", ArithmeticException),
+        ("UPDATE db.t SET n = 3000000000", "CAST_OVERFLOW_IN_TABLE_INSERT", "22003", ArithmeticException),
+        ("INSERT INTO db.t VALUES (1, 'a', 'b')", "CAST_INVALID_INPUT", "22018", SparkRuntimeException),
+        ("INSERT INTO db.t VALUES (1, 'abcd', 1)", "EXCEED_LIMIT_LENGTH", "54006", SparkRuntimeException),
+        (BY_TASKS, "EXCEED_LIMIT_LENGTH", "54006", SparkRuntimeException),
+        ("UPDATE db.t SET name = 'abcd'", "EXCEED_LIMIT_LENGTH", "54006", SparkRuntimeException),
+        (MERGE, "MERGE_CARDINALITY_VIOLATION", "23K01", SparkRuntimeException),
+    ],
+)
+def test_errors_of_rows_have_sparks_conditions(
+    classic: Lake, statement: str, condition: str, state: str, kind: type[Exception]
+) -> None:
+    """As programs look for them: they were USER_RAISED_EXCEPTION, or had none, by whether tasks looked at the rows."""
+    classic.sql("CREATE TABLE db.t (id INT, name VARCHAR(3), n INT)")
+    classic.sql("INSERT INTO db.t VALUES (1, 'a', 0)")
+    with pytest.raises(kind) as raised:
+        classic.sql(statement)
+    assert isinstance(raised.value, InvalidError)
+    assert (raised.value.getCondition(), raised.value.getSqlState()) == (condition, state)
+    assert str(raised.value).startswith(f"[{condition}] ")
+    script = f"BEGIN DECLARE EXIT HANDLER FOR {condition} SELECT 'told' AS a; {statement}; END"
+    assert classic.sql(script).collect()[0].a == "told"
+    with pytest.raises(SparkRuntimeException) as raised:  # what a user says on purpose stays theirs
+        classic.sql(f"INSERT INTO db.t SELECT 1, raise_error('[{condition}] mine'), 1")
+    assert raised.value.getCondition() == "USER_RAISED_EXCEPTION"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from difflib import get_close_matches
 from functools import lru_cache
@@ -41,6 +41,7 @@ __all__ = [
     "option_text",
     "parse_duration",
     "parse_memory_size",
+    "refuse_key_words",
     "refuse_options",
     "undone",
     "validate",
@@ -376,6 +377,21 @@ def _refuse_other_words(key: str) -> None:
     if meant == "partition_by":
         remedy = "partitions are no option: df.write.partitionBy('c'), or partition_by='c' of lake.write_table"
     raise InvalidError("no such option", option=key, remedy=remedy)
+
+
+def refuse_key_words(options: Mapping[str, Any], columns: Sequence[str], *, keyed: bool, partitioned: bool) -> None:
+    """InvalidError for an option of a new table that is another word for its key or its partitions and names columns,
+    where the table gets none: its rows would be added where they are to replace others. With other values it is a
+    property of the table's own, as all unknown ones."""
+    known = {name.lower() for name in columns}
+    for key, value in options.items():
+        meant = None if find_option(key) is not None else _DEFINING.get(_letters(key))
+        named = {name.strip().lower() for name in str(value).split(",")}
+        if named <= known and ((meant == "primary_key" and not keyed) or (meant == "partition_by" and not partitioned)):
+            remedy = "write PARTITIONED BY, or give partition_keys"
+            if meant == "primary_key":
+                remedy = "the option is 'primary-key'; create_table has primary_keys"
+            raise InvalidError("no such option", option=key, value=value, remedy=remedy)
 
 
 def _option_key(key: str, unknown: bool) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from bucketlake.errors import InvalidError
 from bucketlake.lazy import pa
+from bucketlake.options.options import refuse_key_words
 from bucketlake.schema.schema import TableSchema
 from bucketlake.types.model import DataField, from_arrow_type
 
@@ -35,6 +36,13 @@ def new_schema(
         )
     if not fields:
         raise InvalidError("table has no columns", remedy="give its columns")
+    if not isinstance(schema, TableSchema):  # whose options may be another engine's
+        keyed, partitioned = (
+            bool(primary_keys or "primary-key" in options),
+            bool(partition_keys or "partition" in options),
+        )
+        names = [item.name for item in fields]
+        refuse_key_words(options, names, keyed=keyed, partitioned=partitioned)
     return TableSchema.create(fields, _listed(partition_keys), _listed(primary_keys), options, comment or None)
 
 

@@ -33,6 +33,7 @@ from pyspark.errors import (
 
 from bucketlake import errors
 from bucketlake.errors import (
+    AlreadyExistsError,
     BucketlakeError,
     CorruptError,
     InvalidError,
@@ -53,13 +54,20 @@ _LET_THROUGH = re.compile(
     r"\[(SPARK_JOB_CANCELLED|SCALAR_SUBQUERY_TOO_MANY_ROWS)\] (.*?)(?: SQLSTATE: (\w{5}))?$", re.MULTILINE
 )
 _NAMED = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ")
-_STATES = {  # of what catalogs say in Spark's words
+_STATES = {  # of what our own messages say in Spark's words
     "TABLE_OR_VIEW_NOT_FOUND": "42P01",
     "TABLE_OR_VIEW_ALREADY_EXISTS": "42P07",
     "SCHEMA_NOT_FOUND": "42704",
     "SCHEMA_ALREADY_EXISTS": "42P06",
+    "PARTITIONS_NOT_FOUND": "428FT",
+    "PARTITIONS_ALREADY_EXIST": "428FT",
+    "CAST_INVALID_INPUT": "22018",
+    "CAST_OVERFLOW_IN_TABLE_INSERT": "22003",
+    "EXCEED_LIMIT_LENGTH": "54006",
+    "MERGE_CARDINALITY_VIOLATION": "23K01",
 }
 _RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (.*?)(?: SQLSTATE: \w{5})?\Z", re.DOTALL)
+_UNFIT = re.compile(r"\[(\w+)\] value does not fit its column \[")  # what `spark.types.stored` raises
 
 
 def condition_of(error: BaseException) -> tuple[str | None, str | None]:
@@ -131,6 +139,15 @@ class StatementSyntaxError(StatementError, ParseException):  # type: ignore[misc
     """A statement that Spark cannot read."""
 
 
+class MissingNameError(ToldError, NotFoundError, AnalysisException):  # type: ignore[misc]
+    """A name that a statement or call needs is not there: Spark's own error to those who look for that."""
+
+
+class TakenNameError(ToldError, AlreadyExistsError, AnalysisException):  # type: ignore[misc]
+    """A name that a statement or call gives is taken: Spark's own error to those who look for that."""
+
+
+_OF_NAMES: dict[type, type[BucketlakeError]] = {NotFoundError: MissingNameError, AlreadyExistsError: TakenNameError}
 _ROWS = (
     NumberFormatException,
     ArithmeticException,
@@ -141,6 +158,13 @@ _ROWS = (
 )
 # Spark's class for what a row made it raise, or for what it knows and does not do -> ours, which is both.
 _OF_ROWS = {base: type(base.__name__, (RaisedError, base), {"__doc__": base.__doc__}) for base in _ROWS}
+# A condition that messages of ours about rows begin with -> the class that Spark raises for it.
+_OF_CONDITION = {
+    "CAST_INVALID_INPUT": SparkRuntimeException,
+    "CAST_OVERFLOW_IN_TABLE_INSERT": ArithmeticException,
+    "EXCEED_LIMIT_LENGTH": SparkRuntimeException,
+    "MERGE_CARDINALITY_VIOLATION": SparkRuntimeException,
+}
 # The name of an error of ours -> one that is also what Spark raises for it where a task did.
 _OURS = {
     kind.__name__: type(kind.__name__, (ToldError, kind, PythonException), {"__doc__": kind.__doc__})
@@ -153,7 +177,11 @@ def made(error: PySparkException) -> RaisedError | None:
     kind = _kind(error)
     if kind is None:
         return None
-    found: RaisedError = kind(what(error).what)
+    told = what(error).what
+    unfit = _UNFIT.match(told) if error.getCondition() == "USER_RAISED_EXCEPTION" else None
+    if unfit is not None:
+        return _of_condition(unfit[1], told)
+    found: RaisedError = kind(told)
     if found.what.startswith("Queries with streaming sources"):
         found.remedy = "write_stream() writes a stream"
     found._condition, found._state = error.getCondition(), error.getSqlState()
@@ -164,7 +192,29 @@ def of_task(error: PySparkException) -> BucketlakeError | None:
     """What our own code raised in a task, as it was raised there, without traces; None for other errors."""
     found = _IN_TASK.findall(str(error)) if isinstance(error, PythonException) else []
     kind = _OURS.get(found[-1][0]) if found else None
-    return None if kind is None else kind(found[-1][1].strip())
+    if kind is None:
+        return None
+    text = found[-1][1].strip()
+    named = _NAMED.match(text)
+    return _of_condition(named[1], text) if named is not None and named[1] in _OF_CONDITION else kind(text)
+
+
+def as_sparks(error: BucketlakeError) -> BucketlakeError:
+    """An error about rows or names whose message begins with a condition of Spark's, as one that is Spark's as well,
+    wherever it was found; others as they are."""
+    named = _NAMED.match(error.what)
+    if named is None or isinstance(error, PySparkException):
+        return error
+    if named[1] in _OF_CONDITION:
+        return _of_condition(named[1], error.what, remedy=error.remedy, **error.details)
+    kind = _OF_NAMES.get(type(error))
+    return error if kind is None else kind(error.what, remedy=error.remedy, **error.details)
+
+
+def _of_condition(condition: str, told: str, **given: Any) -> RaisedError:
+    found: RaisedError = _OF_ROWS[_OF_CONDITION[condition]](told, **given)
+    found._condition, found._state = condition, _STATES[condition]
+    return found
 
 
 def of_query(error: Exception) -> BucketlakeError | None:
@@ -229,6 +279,11 @@ def told_as_ours(remedy: str | None = None) -> Iterator[None]:
             found.remedy = remedy or found.remedy
         found.point("", 0)
         raise found from None  # Spark's own shows plans that the user did not write
+    except BucketlakeError as error:
+        told = as_sparks(error)
+        if told is error:
+            raise
+        raise told from None
 
 
 def _kind(error: PySparkException) -> type[RaisedError] | None:

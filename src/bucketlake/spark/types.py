@@ -339,7 +339,8 @@ def _assigned(column: Column, source: T.DataType, target: T.DataType, rules: Rul
     if rules.policy == "LEGACY" or widens(source, target) or lenient:
         return column.cast(target)
     found = column.try_cast(target)
-    message = f"value does not fit its column [{what}]"
+    condition = "CAST_INVALID_INPUT" if isinstance(source, T.StringType) else "CAST_OVERFLOW_IN_TABLE_INSERT"
+    message = f"[{condition}] value does not fit its column [{what}]"
     refused = F.raise_error(F.concat(F.lit(message + ": "), column.cast("string"))).cast(target)
     return F.when(column.isNotNull() & found.isNull(), refused).otherwise(found)
 

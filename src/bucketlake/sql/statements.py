@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 
-from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
+from bucketlake.errors import AlreadyExistsError, BucketlakeError, InvalidError, NotFoundError
 from bucketlake.options.model import ENGINE
 from bucketlake.options.options import find_option
 from bucketlake.options.session import PREFIXES
 from bucketlake.spark.handed import given_to
-from bucketlake.spark.raised import interrupts_stay, of_task
+from bucketlake.spark.raised import as_sparks, interrupts_stay, of_task
 from bucketlake.spark.settings import require_running, setting_of, settings_stay, substituted
 from bucketlake.sql import compound
 from bucketlake.sql.procedures import call
@@ -80,9 +80,13 @@ def run(lake: Lake, statement: str, args: Any = None, given: Mapping[str, Any] |
         if found is None:
             raise
         raise found from None  # the one that Spark raised is of a text that the user did not write
-    except (NotFoundError, AlreadyExistsError) as error:
-        with_condition(error, text)
-        raise
+    except BucketlakeError as error:
+        if isinstance(error, (NotFoundError, AlreadyExistsError)):
+            with_condition(error, text)
+        own = as_sparks(error)
+        if own is error:
+            raise
+        raise own from None
     return result if result is not None else lake.nothing
 
 

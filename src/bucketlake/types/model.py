@@ -402,10 +402,10 @@ def _check_lengths(array: pa.Array, t: DataType, column: str) -> None:
         texts = t.root in (Root.CHAR, Root.VARCHAR)
         longest = pc.max(pc.utf8_length(array) if texts else pc.binary_length(array)).as_py()
         if longest is not None and longest > (t.length or 0):
-            text = ": exceeds char/varchar type length limitation" if texts else ""
-            raise InvalidError(
-                "value is longer than its column" + text, column=column, type=type_text(t), length=longest
-            )
+            what = "value is longer than its column"
+            if texts:
+                what = f"[EXCEED_LIMIT_LENGTH] {what}: exceeds char/varchar type length limitation"
+            raise InvalidError(what, column=column, type=type_text(t), length=longest)
     elif t.parts and t.holds(*SIZED):
         if t.root is Root.ROW:
             for member, part in zip(t.fields, array.flatten(), strict=True):

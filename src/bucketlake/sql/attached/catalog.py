@@ -13,6 +13,7 @@ from pyspark.sql import catalog as values
 
 from bucketlake.errors import AlreadyExistsError, BucketlakeError, UnsupportedError
 from bucketlake.spark.instants import shown_type
+from bucketlake.spark.raised import as_sparks
 from bucketlake.spark.types import spark_type
 from bucketlake.sql import statements
 from bucketlake.sql.attached.layer import Layer, parts_of, when_idle
@@ -201,7 +202,8 @@ class _Answers:
         if path is not None or schema is None:
             raise UnsupportedError("a lake table by its path, or without a schema", table=found.full)
         if self._lake.catalog.table_exists(found.full):
-            raise AlreadyExistsError("TABLE_OR_VIEW_ALREADY_EXISTS: table already exists", table=found.full)
+            what = "[TABLE_OR_VIEW_ALREADY_EXISTS] table already exists"
+            raise as_sparks(AlreadyExistsError(what, table=found.full))
         with self._layer.inside() as lake:
             frame = lake.spark.createDataFrame([], schema)
             given: dict[str, Any] = {**options, **({} if description is None else {"comment": description})}

@@ -57,7 +57,7 @@ def save(lake: Lake, frame: DataFrame, request: Saving) -> Snapshot | None:
         return None
     if exists and mode == "create":
         raise AlreadyExistsError(
-            "TABLE_OR_VIEW_ALREADY_EXISTS: table already exists",
+            "[TABLE_OR_VIEW_ALREADY_EXISTS] table already exists",
             table=name.full,
             remedy="mode append adds the rows, overwrite replaces those that are there",
         )
