@@ -75,6 +75,15 @@ def test_columns_that_the_source_lacks(evolving: Lake) -> None:
         evolving.sql("DROP TABLE db.t")
 
 
+def test_members_are_added_by_stars_alone(evolving: Lake) -> None:
+    made(evolving, "append", [(1, ("a",))], "a INT, i STRUCT<p: STRING>")
+    view(evolving, [(1, ("b", "c"))], "a int, i struct<p: string, n: string>")
+    for merge in ("MERGE", "MERGE WITH SCHEMA EVOLUTION"):
+        with pytest.raises(InvalidError, match=r"extra struct fields at `i`: `n`.* use UPDATE SET \* or INSERT \*"):
+            evolving.sql(f"{merge} INTO db.t USING source ON t.a = source.a WHEN MATCHED THEN UPDATE SET i = source.i")
+    assert content(evolving) == [(1, ("a",))]
+
+
 def test_members_that_the_source_brings_and_lacks(evolving: Lake) -> None:
     for kind in ("keyed", "append"):
         made(

@@ -73,6 +73,8 @@ def matched(given: Sequence[str], wanted: Sequence[str], rules: Rules, column: s
     if unknown:
         what = f"extra struct fields at `{column}`" if column else "extra columns"
         remedy = "leave these columns out, or set write.merge-schema"
+        if rules.fill:  # that is set: what names its columns, in a MERGE, adds no members
+            remedy = "leave them out, or use UPDATE SET * or INSERT *, which add them"
         if unknown == ["rowkind"] and not column:
             remedy = '.withColumnRenamed("rowkind", "_VALUE_KIND") writes changes by their kinds'
         raise InvalidError(
