@@ -155,3 +155,25 @@ def test_char_within_other_types_is_padded(classic: Lake, file_format: str) -> N
     ):
         assert [row.k for row in lake.sql(f"SELECT k FROM db.t WHERE {where}").collect()] == keys, where
     assert [row.k for row in lake.sql("SELECT k FROM db.t WHERE s IS NULL").collect()] == [3]
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_columns_of_a_merge_s_source(classic: Lake, few: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the driver holds its rows, into tables with and without CHAR columns."""
+    lake = classic
+    if not few:
+        monkeypatch.setattr("bucketlake.spark.merge.held.FEW_ROWS", 0)
+    lake.sql("CREATE DATABASE IF NOT EXISTS db")
+    lake.sql("CREATE TABLE db.s (id INT, c CHAR(4))")
+    lake.sql("INSERT INTO db.s VALUES (1, ''), (2, 'a'), (4, 'b'), (5, NULL)")
+    for kind in ("CHAR(4)", "STRING"):
+        lake.sql(f"CREATE OR REPLACE TABLE db.t (id INT, c {kind}, v INT)")
+        lake.sql("INSERT INTO db.t VALUES (1, '', 0), (2, 'a', 0)")
+        lake.sql(
+            """MERGE INTO db.t USING db.s ON t.id = s.id AND s.c <> 'x'
+            WHEN MATCHED AND s.c = 'a' THEN UPDATE SET v = 1
+            WHEN MATCHED THEN UPDATE SET v = CASE WHEN s.c IN ('') THEN 2 ELSE 3 END
+            WHEN NOT MATCHED AND s.c = 'b' THEN INSERT (id, v) VALUES (s.id, 4)"""
+        )
+        found = [(row.id, row.v) for row in lake.sql("SELECT id, v FROM db.t ORDER BY id").collect()]
+        assert found == [(1, 2), (2, 1), (4, 4)], kind

@@ -234,6 +234,12 @@ def char_columns(frame: DataFrame, fields: Sequence[DataField]) -> DataFrame:
     return frame.select(*columns)
 
 
+def char_mark(field: T.StructField) -> dict[str, str] | None:
+    """What says that a column of a frame is CHAR: Spark pads what is compared with it. None for others."""
+    text = (field.metadata or {}).get(_CHAR_METADATA, "")
+    return {_CHAR_METADATA: text} if text.startswith("char(") else None
+
+
 def _holds_char(kind: DataType) -> bool:
     return kind.holds(Root.CHAR)
 

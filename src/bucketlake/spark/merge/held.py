@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 from bucketlake.errors import UnsupportedError
 from bucketlake.lazy import pc
 from bucketlake.spark import actions
-from bucketlake.spark.types import char_columns, collected, field_types, framed, quoted
+from bucketlake.spark.types import char_columns, char_mark, collected, field_types, framed, quoted
 from bucketlake.spark.write.kept import decided, decided_later
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
@@ -157,12 +157,13 @@ def _numbered(frame: DataFrame) -> DataFrame:
 
 
 def _local(spark: SparkSession, data: pa.Table, names: list[str], schema: T.StructType, numbered: bool) -> Held:
-    schema = T.StructType([T.StructField(f.name, f.dataType, True) for f in schema.fields])
+    schema = T.StructType([T.StructField(f.name, f.dataType, True, char_mark(f)) for f in schema.fields])
     data = data.select(schema.names)
     if numbered:
         data = data.append_column(NUMBER, pa.array(range(data.num_rows), pa.int64()))
         schema, names = schema.add(NUMBER, T.LongType(), True), [*names, NUMBER]
-    schema = T.StructType([T.StructField(name, f.dataType, True) for name, f in zip(names, schema.fields, strict=True)])
+    named = zip(names, schema.fields, strict=True)
+    schema = T.StructType([T.StructField(name, f.dataType, True, char_mark(f)) for name, f in named])
     return held_here(spark, data.rename_columns(names), schema)
 
 
@@ -171,7 +172,7 @@ def _frame(spark: SparkSession, data: pa.Table, schema: T.StructType) -> DataFra
     if not _repeat(schema.names):
         return framed(spark, data, schema)
     kinds = zip(_places(schema.names), schema.fields, strict=True)
-    plain = T.StructType([T.StructField(place, f.dataType, True) for place, f in kinds])
+    plain = T.StructType([T.StructField(place, f.dataType, True, char_mark(f)) for place, f in kinds])
     return framed(spark, data.rename_columns(plain.names), plain).toDF(*schema.names)
 
 

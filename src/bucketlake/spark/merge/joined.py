@@ -29,7 +29,7 @@ from bucketlake.spark.merge.clauses import INSERT, NAME, Clause, Merge, Side, Va
 from bucketlake.spark.merge.held import NUMBER, Held, Target, held_here, hold
 from bucketlake.spark.merge.outcome import KIND, Scope, is_final, outcome
 from bucketlake.spark.merge.pruning import mentioned
-from bucketlake.spark.types import arrow_layout, framed, spark_type
+from bucketlake.spark.types import arrow_layout, char_mark, framed, spark_type
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
@@ -181,6 +181,8 @@ class Joined:
         mine = [f for f in schema.fields if f.name in kept or mentioned(words, f.name)]
         mine = [f for f in mine if f.name in self.target.column_names]
         theirs = [f for f in self.source.schema.fields if f.name != NUMBER and mentioned(words, f.name)]
+        if any(char_mark(f) for f in theirs):
+            return None  # a member of a struct is compared without its padding
         sides = {
             merge.target: (self.target, self.left, [T.StructField(f.name, spark_type(f.type)) for f in mine]),
             merge.source: (self.source.data, self.right, [T.StructField(f.name, f.dataType) for f in theirs]),
