@@ -264,6 +264,7 @@ def test_answers_and_statuses(
     status, _, err = call("-e", "ALTER TABLE db.no ADD COLUMN a INT", "--format", "json")
     assert status == 1
     assert json.loads(err)["error"]["kind"] == "NotFoundError"
+    assert json.loads(call("-e", "SELECT nope", "--format", "json")[2])["error"]["kind"] == "InvalidError"
     assert call("-e", "SELECT 1", "--format", "xml")[0] == 2
     assert call("-e", "SELECT 1", "--conf", "no")[0] == 2
     status, _, err = call("-f", "nowhere.sql")

@@ -135,8 +135,10 @@ class Console:
         place = place if table is None else {**place, "table": table}
         remedy = self.spelled(remedy) if remedy else otherwise
         if self.is_json:
-            kind = type(error).__name__
-            print(document({"error": {"kind": kind, "what": what, "place": place, "remedy": remedy}}), file=sys.stderr)
+            print(
+                document({"error": {"kind": _kind(error), "what": what, "place": place, "remedy": remedy}}),
+                file=sys.stderr,
+            )
             return status
         look = look_of(sys.stderr)
         lines = [f"{look.style('error:', '1;31')} {clean(what)}"]
@@ -155,6 +157,11 @@ _REMEDIES = {
     "No space left on device": "make room (bucketlake usage, expire, orphans), or write elsewhere",
     "Read-only file system": "write elsewhere",
 }
+
+
+def _kind(error: BaseException) -> str:
+    """The error's class; of those that are Spark's as well, ours."""
+    return next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ != "bucketlake.spark.raised")
 
 
 def told(error: BaseException) -> tuple[str, dict[str, Any], str | None]:
