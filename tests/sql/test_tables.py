@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from bucketlake.errors import AlreadyExistsError, BucketlakeError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.schema.schema import TableSchema
 from bucketlake.spark.session import Lake
-from bucketlake.types.model import quote_identifier, quote_text, type_text
+from bucketlake.types.model import INT, DataField, quote_identifier, quote_text, type_text
 
 
 def columns(lake: Lake, name: str) -> dict[str, str]:
@@ -273,3 +274,16 @@ def test_names_that_need_quotes(classic: Lake, name: str) -> None:
     assert [classic.table(one).schema.field_names for one in classic.tables()] == [("id", name)]
     for view in ("v", "c"):
         classic.sql(f"DROP VIEW {q(view + name)}")
+
+
+@pytest.mark.spark
+@pytest.mark.filterwarnings("ignore:option 'primaryKey' is not known")
+def test_a_table_like_another_takes_its_properties_as_they_are(classic: Lake) -> None:
+    """Words that CREATE TABLE refuses may stand in a table of another engine."""
+    theirs = TableSchema.create([DataField(0, "id", INT)], [], [], {"primaryKey": "id"}, None)
+    classic.catalog.create_table("db.theirs", theirs)
+    classic.sql("CREATE TABLE db.l LIKE db.theirs")
+    classic.sql("CREATE OR REPLACE TABLE db.l LIKE db.theirs")
+    assert classic.catalog.table("db.l").schema.options["primaryKey"] == "id"
+    with pytest.raises(InvalidError, match="the option is 'primary-key'"):
+        classic.sql("CREATE TABLE db.m LIKE db.theirs TBLPROPERTIES ('pk' = 'id')")

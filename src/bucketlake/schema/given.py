@@ -37,12 +37,9 @@ def new_schema(
     if not fields:
         raise InvalidError("table has no columns", remedy="give its columns")
     if not isinstance(schema, TableSchema):  # whose options may be another engine's
-        keyed, partitioned = (
-            bool(primary_keys or "primary-key" in options),
-            bool(partition_keys or "partition" in options),
-        )
-        names = [item.name for item in fields]
-        refuse_key_words(options, names, keyed=keyed, partitioned=partitioned)
+        keyed = bool(primary_keys or "primary-key" in options)
+        partitioned = bool(partition_keys or "partition" in options)
+        refuse_key_words(options, [item.name for item in fields], keyed=keyed, partitioned=partitioned)
     return TableSchema.create(fields, _listed(partition_keys), _listed(primary_keys), options, comment or None)
 
 

@@ -283,7 +283,7 @@ def told_as_ours(remedy: str | None = None) -> Iterator[None]:
         told = as_sparks(error)
         if told is error:
             raise
-        raise told from None
+        raise told.with_traceback(error.__traceback__) from None
 
 
 def _kind(error: PySparkException) -> type[RaisedError] | None:

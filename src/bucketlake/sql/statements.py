@@ -86,7 +86,7 @@ def run(lake: Lake, statement: str, args: Any = None, given: Mapping[str, Any] |
         own = as_sparks(error)
         if own is error:
             raise
-        raise own from None
+        raise own.with_traceback(error.__traceback__) from None
     return result if result is not None else lake.nothing
 
 

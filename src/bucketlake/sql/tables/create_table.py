@@ -25,9 +25,10 @@ from bucketlake.errors import (
 from bucketlake.ops.change.row_conflicts import Read, check_of, made_anew
 from bucketlake.ops.commit.replacement import draft_replacement
 from bucketlake.options.catalog import table_defaults
-from bucketlake.options.options import validate
+from bucketlake.options.options import refuse_key_words, validate
 from bucketlake.schema.default import stored_default
 from bucketlake.schema.given import new_schema
+from bucketlake.schema.schema import TableSchema
 from bucketlake.spark import instants
 from bucketlake.spark.types import as_nullable, field_types, quoted
 from bucketlake.spark.write.writer import WriteRequest, write
@@ -54,13 +55,21 @@ COMMENT = "comment"  # in a list of options: the table's comment, which is none 
 
 @dataclass(slots=True)
 class _Definition:
-    """What a table is made of, as `Catalog.draft_table` takes it."""
+    """What a table is made of, as `Catalog.draft_table` takes it. `copied`: of another table."""
 
     fields: list[DataField]
     partition_keys: list[str]
     primary_keys: list[str]
     options: dict[str, str]
     comment: str | None
+    copied: bool = False
+
+    @property
+    def schema(self) -> list[DataField] | TableSchema:
+        """The columns; a whole schema where its options are another table's, which are taken as they are."""
+        if not self.copied:
+            return self.fields
+        return TableSchema.create(self.fields, self.partition_keys, self.primary_keys, self.options, self.comment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +144,7 @@ class TableCreation:
         frame = self._rows(lake)
         made = _definition(lake, clause, frame)
         draft = lake.catalog.draft_table(
-            name.full, made.fields, made.partition_keys, made.primary_keys, made.options, made.comment
+            name.full, made.schema, made.partition_keys, made.primary_keys, made.options, made.comment
         )
         if frame is not None:
             request = WriteRequest(operation=clause.operation)
@@ -183,7 +192,7 @@ def _replaced(
     if "$" in name:
         raise InvalidError(f"Cannot 'replaceTable' for '{name}', please use data table.", table=name)
     options = {**table_defaults(lake.catalog.options), **made.options}
-    schema = new_schema(made.fields, made.partition_keys, made.primary_keys, options, made.comment)
+    schema = new_schema(made.schema, made.partition_keys, made.primary_keys, options, made.comment)
     replacement = draft_replacement(lake.catalog.table(name).for_writing().store, schema, name)
     if frame is None:
         replacement.switch()
@@ -314,13 +323,17 @@ def _like(lake: Lake, parts: tuple[str, ...], given: _Definition, options: bool)
         return _like_sparks(lake, ".".join(map(quoted, parts)), given)
     schema = lake.catalog.table((source or names.target(lake, parts)).full).schema  # which says what is not there
     taken = {key: value for key, value in schema.options.items() if options and not key.startswith(_ELSEWHERE)}
-    return _Definition(
+    made = _Definition(
         list(schema.fields),
         given.partition_keys or list(schema.partition_keys),
         given.primary_keys or list(schema.primary_keys),
         {key: value for key, value in {**taken, **given.options}.items() if key not in _OF_ONE_TABLE},
         given.comment if given.comment is not None else schema.comment,
+        copied=True,
     )
+    named = {"keyed": bool(made.primary_keys), "partitioned": bool(made.partition_keys)}
+    refuse_key_words(given.options, schema.field_names, **named)  # the other table's may be another engine's
+    return made
 
 
 def _like_sparks(lake: Lake, name: str, given: _Definition) -> _Definition:
