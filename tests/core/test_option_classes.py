@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -170,41 +171,41 @@ CHANGING = [
 
 
 @cache
-def _code() -> list[ast.AST]:
-    """All syntax of the package, without what only lists options and without functions that only check them."""
-    stack: list[ast.AST] = [
-        ast.parse(path.read_text()) for path in SOURCES.rglob("*.py") if path.parent.name != "options"
-    ]
-    found = []
-    while stack:
-        node = stack.pop()
-        if not (isinstance(node, ast.FunctionDef) and CHECKS.match(node.name)):
-            found.append(node)
-            stack.extend(ast.iter_child_nodes(node))
-    return found
+def _texts() -> tuple[frozenset[str], frozenset[str]]:
+    """All texts of the package's code, and those that some code passes to a call, compares, or keeps under a name:
+    without what only lists options and without functions that only check them."""
+    found: set[str] = set()
+    read: set[str] = set()
+    for path in SOURCES.rglob("*.py"):
+        if path.parent.name != "options":
+            _take(ast.parse(path.read_text()), False, found, read)
+    return frozenset(found), frozenset(read)
 
 
-@cache
-def _read_keys() -> set[str]:
-    """Texts that some code passes to a call, compares, or keeps under a name: docstrings and lists apart."""
-    found = set()
-    for node in _code():
-        values: list[ast.expr] = []
-        if isinstance(node, ast.Call):
-            values = [*node.args, *(keyword.value for keyword in node.keywords)]
-        elif isinstance(node, (ast.Assign, ast.Subscript)):
-            values = [node.value if isinstance(node, ast.Assign) else node.slice]
-            values = [value for value in values if not isinstance(value, (ast.Tuple, ast.List, ast.Set, ast.Dict))]
-        elif isinstance(node, ast.For) and isinstance(node.iter, ast.Tuple):
-            values = node.iter.elts
-        texts = [part.value for value in values for part in ast.walk(value) if isinstance(part, ast.Constant)]
-        found |= {text for text in texts if isinstance(text, str)}
-    return found
+def _take(node: ast.AST, is_read: bool, found: set[str], read: set[str]) -> None:
+    if isinstance(node, ast.FunctionDef) and CHECKS.match(node.name):
+        return
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        found.add(node.value)
+        if is_read:
+            read.add(node.value)
+    reading = _read_of(node)
+    for child in ast.iter_child_nodes(node):
+        _take(child, is_read or any(child is value for value in reading), found, read)
+
+
+def _read_of(node: ast.AST) -> Sequence[ast.AST]:
+    if isinstance(node, ast.Call):
+        return [*node.args, *node.keywords]
+    if isinstance(node, (ast.Assign, ast.Subscript)):
+        values = [node.value if isinstance(node, ast.Assign) else node.slice]
+        return [value for value in values if not isinstance(value, (ast.Tuple, ast.List, ast.Set, ast.Dict))]
+    return [node.iter] if isinstance(node, ast.For) and isinstance(node.iter, ast.Tuple) else []
 
 
 @pytest.mark.parametrize("key", [key for key, row in OPTIONS.items() if row.effect == "honoured"])
 def test_what_is_honoured_is_read_somewhere(key: str) -> None:
-    assert key in _read_keys(), f"'{key}' is called honoured and no code reads it"
+    assert key in _texts()[1], f"'{key}' is called honoured and no code reads it"
 
 
 @pytest.mark.parametrize("key", [key for key, row in OPTIONS.items() if row.effect == "kept"])
@@ -213,7 +214,7 @@ def test_what_is_kept_is_harmless_for_a_reason(key: str) -> None:
     assert effect.why
     if effect.only_with:
         assert OPTIONS[effect.only_with].effect == "refused"
-    assert key not in _read_keys(), f"'{key}' is called kept and code reads it"
+    assert key not in _texts()[1], f"'{key}' is called kept and code reads it"
 
 
 @pytest.mark.parametrize("key", [key for key, row in OPTIONS.items() if row.effect == "refused"])
@@ -229,7 +230,7 @@ def test_what_changes_rows_files_or_upkeep_is_honoured_or_refused(key: str) -> N
 
 
 def test_families() -> None:
-    texts = {node.value for node in _code() if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    texts, _ = _texts()
     for suffix in _FIELD_KEYS:
         assert any(text.endswith(suffix) for text in texts), f"no code reads fields.<column>.{suffix}"
     for pattern, effect in FAMILIES:
