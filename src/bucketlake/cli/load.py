@@ -217,6 +217,8 @@ def _created(given: Import, name: str, found: list[Source], meter: Meter) -> Fac
     auto = given.key is None
     auto = auto and "primary-key" not in pairs_of(given.option, "--option")
     looked = _looked(given, found, _said_types(given), short if auto else None)
+    if not looked.types:
+        raise InvalidError("no object is in the files", path=found[0].path)
     if found[0].shape.form == "csv" and not given.no_header and infer.are_values(looked.types):
         names = ", ".join(looked.types)
         given.console.warn(f"the first line gave the columns' names: {names}; --no-header where it is a row")

@@ -14,21 +14,14 @@ import pyarrow as pa
 
 from bucketlake.catalog import Catalog
 from bucketlake.cli import infer
-from bucketlake.cli.sources import (
-    Dialect,
-    Source,
-    json_schema,
-    native_schema,
-    read_json,
-    read_native,
-    read_text,
-    together,
-)
+from bucketlake.cli.json_lines import json_schema, read_json
+from bucketlake.cli.nested import cast_members, with_leaves
+from bucketlake.cli.sources import Dialect, Source, native_schema, read_native, read_text, together
 from bucketlake.creation import create_with_rows
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.table import Table
-from bucketlake.types.model import from_arrow_type
+from bucketlake.types.model import from_arrow_type, type_text
 from bucketlake.values import dataclass
 
 __all__ = ["Incoming", "incoming", "rows_of", "store_rows"]
@@ -91,14 +84,21 @@ def incoming(
 
 
 def _usable(name: str, kind: pa.DataType) -> pa.DataType:
-    kind = pa.string() if pa.types.is_null(kind) else kind
+    kind = with_leaves(kind, _known)
     try:
         from_arrow_type(kind)
     except UnsupportedError as error:
-        raise UnsupportedError(
-            "a column of a type that tables do not have", column=name, type=str(kind), remedy=f"--type '{name}=STRING'"
-        ) from error
+        remedy = f"--type '{name}=STRING'" if not pa.types.is_nested(kind) else f"write it without '{name}'"
+        what = "a column of a type that tables do not have"
+        raise UnsupportedError(what, column=name, type=str(kind), remedy=remedy) from error
     return kind
+
+
+def _known(kind: pa.DataType) -> pa.DataType:
+    """A type for values of which nothing is known: text, and for objects without members a map."""
+    if pa.types.is_struct(kind) and not kind.num_fields:
+        return pa.map_(pa.string(), pa.string())
+    return _read_as(kind)
 
 
 def column_name(given: str, place: int) -> str:
@@ -172,12 +172,12 @@ def _batches(found: Incoming, source: Source, names: Sequence[str]) -> Iterator[
         return
     if source.shape.form in ("json", "jsonl"):
         own = [found.read.field(item.name) for item in schema]
-        batches = read_json(source, pa.schema([f.with_type(_read_as(f.type)) for f in own]))
+        batches = read_json(source, pa.schema([f.with_type(with_leaves(f.type, _read_as)) for f in own]))
     else:
         there = native_schema(source).names
         batches = read_native(source, [name for name in names if name in there])
     for batch in batches:
-        yield _typed(batch, schema, source, lambda column, kind: column.cast(kind))
+        yield _typed(batch, schema, source, cast_members)
 
 
 def _read_as(kind: pa.DataType) -> pa.DataType:
@@ -205,13 +205,14 @@ def _typed(
                 column=item.name,
                 type=str(item.type),
                 reason=reason,
-                remedy=_remedy_of(source, item),
+                remedy=_remedy_of(source, item, column.type),
             ) from error
     return pa.RecordBatch.from_arrays(made, schema=schema)
 
 
-def _remedy_of(source: Source, item: pa.Field) -> str:
-    remedy = f"mend the file, or --type '{item.name}=STRING' for a new table"
+def _remedy_of(source: Source, item: pa.Field, given: pa.DataType) -> str:
+    fits = type_text(from_arrow_type(with_leaves(given, _known))) if pa.types.is_nested(given) else "STRING"
+    remedy = f"mend the file, or --type '{item.name}={fits}' for a new table"
     if source.shape.form == "csv" and (pa.types.is_floating(item.type) or pa.types.is_decimal(item.type)):
         return f"{remedy}; --decimal , where a comma stands before the fraction"
     if source.shape.form == "csv" and pa.types.is_temporal(item.type):

@@ -1,7 +1,7 @@
-"""Files to import, as record batches in bounded memory: parquet, Arrow, JSON (lines, or one array), CSV.
+"""Files to import, as record batches in bounded memory: parquet, Arrow, CSV; JSON is a module of its own.
 
     Source(path, shape, …)           one file, read anew by each of these:
-    read_native, read_json           rows of parquet and Arrow, of JSON
+    read_native                      rows of parquet and Arrow
     read_text                        of CSV, every column as text, null where nothing stands
 
 Standard input is read once, to a file of this machine's own that nobody else sees.
@@ -21,18 +21,17 @@ import pyarrow as pa
 
 from bucketlake.cli.files import Shape
 from bucketlake.env.storage import Storage
-from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
-from bucketlake.lazy import lazy, pl, pq
+from bucketlake.errors import BucketlakeError, InvalidError
+from bucketlake.lazy import lazy, pq
 from bucketlake.values import dataclass
 
 __all__ = [
-    *("Dialect", "Source", "delimiter_of", "json_schema", "native_schema"),
-    *("read_json", "read_native", "read_text", "spooled", "together"),
+    *("Dialect", "Source", "delimiter_of", "native_schema"),
+    *("read_native", "read_text", "spooled", "together", "told"),
 ]
 
-pa_csv, pa_json = lazy("pyarrow.csv"), lazy("pyarrow.json")
+pa_csv = lazy("pyarrow.csv")
 BLOCK = 8 << 20  # bytes of a file at a time
-LONGEST = 256 << 20  # bytes of one line of JSON, of a JSON array
 DELIMITERS = (",", ";", "\t", "|")
 
 
@@ -125,6 +124,8 @@ def told(source: Source) -> Iterator[None]:
         remedy = "name its encoding: --encoding latin-1" if "UTF8" in reason or "utf-8" in reason else "mend the file"
         if "\0" in reason:
             reason, remedy = reason.replace("\0", " "), "name its encoding: --encoding utf-16"
+        if source.shape.form in ("json", "jsonl") and "Column(/" in reason:
+            remedy += f", or let Spark read it: lake.write_table(lake.spark.read.json('{source.path}'), TABLE)"
         if source.shape.form in ("parquet", "arrow"):
             remedy += ", or say what it is: --format csv"
         raise InvalidError("cannot read the file", path=source.path, reason=reason, remedy=remedy) from error
@@ -162,20 +163,6 @@ def _arrow(file: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     return reader.schema, (reader.get_batch(place) for place in range(reader.num_record_batches))
 
 
-# ---- JSON
-
-
-def json_schema(source: Source) -> pa.Schema:
-    """The columns that all objects of a file have together, with types that hold all their values."""
-    schemas: list[pa.Schema] = []
-    with told(source):
-        for chunk in _chunks(source):
-            found = pa_json.read_json(pa.BufferReader(chunk), _json_options()).schema
-            if found not in schemas:
-                schemas = [together([*schemas, found])]
-    return schemas[0] if schemas else pa.schema([])
-
-
 def together(schemas: list[pa.Schema]) -> pa.Schema:
     """The columns of several schemas, with types that hold the values of all; what is a time here and a text there is
     text. ArrowInvalid or ArrowTypeError for types that no type holds."""
@@ -190,62 +177,6 @@ def together(schemas: list[pa.Schema]) -> pa.Schema:
     }
     told = [pa.schema([pa.field(f.name, pa.string()) if f.name in mixed else f for f in one]) for one in schemas]
     return pa.unify_schemas(told, promote_options="permissive")
-
-
-def read_json(source: Source, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The objects of a file as rows; what an object lacks is null."""
-    parse = pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-    with told(source):
-        for chunk in _chunks(source):
-            found = pa_json.read_json(pa.BufferReader(chunk), _json_options(), parse_options=parse)
-            yield from found.select(schema.names).to_batches()
-
-
-def _json_options() -> Any:
-    return pa_json.ReadOptions(block_size=LONGEST)
-
-
-def _chunks(source: Source) -> Iterator[bytes]:
-    """Whole lines of the file, some megabytes at a time; an array's elements as lines."""
-    with source.opened() as file:
-        rest = b""
-        first = True
-        while block := file.read(BLOCK):
-            if first and (rest + block).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"[":
-                yield _array(source, rest + block, file)
-                return
-            block = block[3:] if first and block.startswith(b"\xef\xbb\xbf") else block
-            first = False
-            end = block.rfind(b"\n")
-            if end < 0:
-                rest += block
-                if len(rest) > LONGEST:
-                    raise InvalidError("a line of JSON is too long", path=source.path, bytes=len(rest))
-                continue
-            yield from _filled(rest + block[: end + 1])
-            rest = block[end + 1 :]
-        yield from _filled(rest)
-
-
-def _filled(lines: bytes) -> Iterator[bytes]:
-    if lines.strip():
-        yield lines
-
-
-def _array(source: Source, begun: bytes, file: Any) -> bytes:
-    """An array of objects, which has to be held whole, as lines."""
-    whole = begun + file.read(LONGEST)
-    if len(whole) > LONGEST:
-        raise UnsupportedError(
-            "a JSON array of this size",
-            path=source.path,
-            remedy="write an object a line: jq -c '.[]' FILE > X.jsonl",
-        )
-    try:
-        found = pl.read_json(io.BytesIO(whole), infer_schema_length=None)
-    except pl.exceptions.PolarsError as error:
-        raise InvalidError("not a JSON array of objects", path=source.path, reason=str(error)[:200]) from error
-    return str(found.write_ndjson()).encode()
 
 
 # ---- CSV

@@ -1,0 +1,171 @@
+"""JSON files as record batches in bounded memory: an object a line, or one array of objects.
+
+    json_schema(source)            the columns that all objects have together, with types that hold all their values
+    read_json(source, schema)      the objects as rows
+
+An array is taken apart into lines as it is read, without looking at its values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from bucketlake.cli.sources import Source, together, told
+from bucketlake.errors import InvalidError
+from bucketlake.lazy import lazy, pc
+
+__all__ = ["json_schema", "read_json"]
+
+pa_json = lazy("pyarrow.json")
+BLOCK = 8 << 20  # bytes of a file at a time
+LONGEST = 256 << 20  # bytes of one line, or of one element of an array
+_MARK = b"\xef\xbb\xbf"
+_BEYOND = float(1 << 63)  # whole numbers of this size are no BIGINT any more
+_WHOLE = pa.decimal128(38, 0)
+
+
+def json_schema(source: Source) -> pa.Schema:
+    """The columns that all objects of a file have together, with types that hold all their values."""
+    schemas: list[pa.Schema] = []
+    with told(source):
+        for chunk in _chunks(source):
+            found = _inferred(chunk)
+            if found not in schemas:
+                schemas = [together([*schemas, found])]
+    return schemas[0] if schemas else pa.schema([])
+
+
+def read_json(source: Source, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The objects of a file as rows; what an object lacks is null."""
+    with told(source):
+        for chunk in _chunks(source):
+            yield from _parsed(chunk, schema).select(schema.names).to_batches()
+
+
+def _parsed(lines: bytes, schema: pa.Schema | None) -> pa.Table:
+    parse = schema and pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+    return pa_json.read_json(pa.BufferReader(lines), pa_json.ReadOptions(block_size=LONGEST), parse_options=parse)
+
+
+def _inferred(lines: bytes) -> pa.Schema:
+    """The columns of some lines. Whole numbers that no BIGINT holds were taken for fractions, and lost digits: they are
+    DECIMAL(38, 0), where no value of the column has a fraction or more digits."""
+    found = _parsed(lines, None)
+    schema = found.schema
+    for place, item in enumerate(schema):
+        kind = _with_whole(found.column(place).combine_chunks(), item.type)
+        if kind != item.type:
+            try:
+                _parsed(lines, pa.schema([item.with_type(kind)]))
+            except pa.ArrowInvalid:
+                continue
+            schema = schema.set(place, item.with_type(kind))
+    return schema
+
+
+def _with_whole(values: pa.Array, kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_floating(kind):
+        largest = pc.max(pc.abs(values)).as_py()
+        return _WHOLE if largest is not None and largest >= _BEYOND else kind
+    if pa.types.is_struct(kind):
+        members = [values.field(place) for place in range(kind.num_fields)]
+        return pa.struct([f.with_type(_with_whole(m, f.type)) for m, f in zip(members, kind.fields, strict=True)])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_with_whole(values.values, kind.value_type)))
+    return kind
+
+
+# ---- lines
+
+
+def _chunks(source: Source) -> Iterator[bytes]:
+    """Whole lines of the file, some megabytes at a time; an array's elements as lines."""
+    with source.opened() as file:
+        rest = b""
+        for block in _unwrapped(source, iter(lambda: file.read(BLOCK), b"")):
+            end = block.rfind(b"\n") + 1
+            if end:
+                yield from _filled(rest + block[:end])
+                rest = block[end:]
+            else:
+                rest += block
+            if len(rest) > LONGEST:
+                raise InvalidError("a line of JSON is too long", path=source.path, bytes=len(rest))
+        yield from _filled(rest)
+
+
+def _filled(lines: bytes) -> Iterator[bytes]:
+    if lines.strip():
+        yield lines
+
+
+def _unwrapped(source: Source, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """The blocks of a file without the byte order mark; where an array stands, its elements as lines."""
+    begun = b""
+    for block in blocks:
+        begun += block
+        if len(begun) >= len(_MARK) and begun.removeprefix(_MARK).lstrip():
+            break
+    begun = begun.removeprefix(_MARK)
+    if not begun.lstrip().startswith(b"["):
+        yield begun
+        yield from blocks
+        return
+    array = _Array(source)
+    yield array.lines(begun)
+    for block in blocks:
+        yield array.lines(block)
+    if array.depth:
+        raise InvalidError("a JSON array does not end", path=source.path, remedy="mend the file")
+
+
+class _Array:
+    """Takes an array apart: what stands between its elements becomes the end of a line."""
+
+    def __init__(self, source: Source) -> None:
+        self.source, self.depth, self.in_text, self.ended = source, 0, False, False
+        self.backslashes = 0  # at the end of the blocks before, in a row
+
+    def lines(self, block: bytes) -> bytes:
+        """The next bytes of the array, an element a line."""
+        letters = np.frombuffer(block, np.uint8).copy()
+        in_text = self._texts(letters)
+        opens = ((letters == ord("{")) | (letters == ord("["))) & ~in_text
+        closes = ((letters == ord("}")) | (letters == ord("]"))) & ~in_text
+        depth = self.depth + np.cumsum(opens.astype(np.int32) - closes.astype(np.int32), dtype=np.int32)
+        ends = np.flatnonzero(closes & (depth == 0))
+        rest = block if self.ended else block[ends[0] + 1 :] if len(ends) else b""
+        if rest.strip():
+            raise InvalidError("something stands after a JSON array", path=self.source.path, remedy="mend the file")
+        self.ended |= len(ends) > 0
+        blank = ((letters == ord("\n")) | (letters == ord("\r"))) & ~in_text  # within an element
+        blank |= (opens & (depth == 1)) | (closes & (depth == 0))
+        between = (letters == ord(",")) & (depth == 1) & ~in_text
+        letters[blank], letters[between] = ord(" "), ord("\n")
+        self.depth = int(depth[-1]) if len(depth) else self.depth
+        return letters.tobytes()
+
+    def _texts(self, letters: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+        """Which bytes stand in a text, its first quote too."""
+        quotes = np.flatnonzero(letters == ord('"'))
+        slashes = np.flatnonzero(letters == ord("\\"))
+        first = np.concatenate([[True], np.diff(slashes) != 1])[: len(slashes)]
+        starts = slashes[np.maximum.accumulate(np.where(first, np.arange(len(slashes)), 0))]
+        runs = slashes - starts + 1 + np.where(starts == 0, self.backslashes, 0)
+        before = np.zeros(len(quotes), np.int64)  # backslashes in a row: an odd number takes a quote's meaning away
+        at = np.searchsorted(slashes, quotes - 1)
+        there = at < len(slashes)
+        there[there] = slashes[at[there]] == quotes[there] - 1
+        before[there] = runs[at[there]]
+        before[quotes == 0] = self.backslashes
+        turns = np.zeros(len(letters), np.int32)
+        turns[quotes[before % 2 == 0]] = 1
+        inside: npt.NDArray[np.bool_] = (np.cumsum(turns, dtype=np.int32) + self.in_text) % 2 == 1
+        if len(letters):
+            self.backslashes = int(runs[-1]) if letters[-1] == ord("\\") else 0
+            self.in_text = bool(inside[-1])
+        return inside

@@ -1,0 +1,74 @@
+"""Types and values within others, where a file nests them in another way than a table: objects are rows or maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from bucketlake.types.arrow import list_offsets
+
+__all__ = ["cast_members", "with_leaves"]
+
+
+def with_leaves(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """A type whose innermost types, those of members and elements, are what `leaf` makes of them."""
+    if pa.types.is_struct(kind) and kind.num_fields:
+        return pa.struct([item.with_type(with_leaves(item.type, leaf)) for item in kind.fields])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(with_leaves(kind.value_type, leaf)))
+    return leaf(kind)
+
+
+def cast_members(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Values as a type. Where that is a map, objects are maps of their members (what is null or not there is no entry),
+    and so are lists of objects of a `key` and a `value`, as `export` writes maps.
+
+    Raises: an error of Arrow's for a value that the type cannot hold.
+    """
+    given, missing = values.type, values.is_null() if values.null_count else None
+    if given == kind:
+        return values
+    if values.null_count == len(values):  # of whatever type: nothing is known of it
+        return pa.nulls(len(values), kind)
+    if pa.types.is_struct(given) and pa.types.is_map(kind):
+        return _as_map(values, kind, missing)
+    if pa.types.is_list(given) and pa.types.is_map(kind):
+        return _of_pairs(values, kind, missing)
+    if pa.types.is_struct(given) and pa.types.is_struct(kind):
+        members = [_member(values, item) for item in kind.fields]
+        return pa.StructArray.from_arrays(members, fields=list(kind.fields), mask=missing)
+    if pa.types.is_list(given) and pa.types.is_list(kind):
+        elements = cast_members(values.flatten(), kind.value_type)
+        return pa.ListArray.from_arrays(list_offsets(values), elements, type=kind, mask=missing)
+    return values.cast(kind)
+
+
+def _member(values: pa.StructArray, item: pa.Field) -> pa.Array:
+    place = values.type.get_field_index(item.name)
+    return pa.nulls(len(values), item.type) if place < 0 else cast_members(values.field(place), item.type)
+
+
+def _as_map(values: pa.StructArray, kind: pa.MapType, missing: pa.Array | None) -> pa.MapArray:
+    members = [cast_members(member, kind.item_type) for member in values.flatten()]
+    there = np.empty((len(values), len(members)), bool)
+    for place, member in enumerate(members):
+        there[:, place] = member.is_valid().to_numpy(zero_copy_only=False)
+    rows, places = np.nonzero(there)
+    items = pa.concat_arrays([pa.nulls(0, kind.item_type), *members]).take(pa.array(places * len(values) + rows))
+    keys = pa.array([item.name for item in values.type.fields], pa.string()).cast(kind.key_type).take(pa.array(places))
+    ends = np.cumsum(there.sum(axis=1, dtype=np.int32), dtype=np.int32)
+    offsets = pa.array(np.concatenate([np.zeros(1, np.int32), ends]))
+    return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=missing)
+
+
+def _of_pairs(values: pa.ListArray, kind: pa.MapType, missing: pa.Array | None) -> pa.Array:
+    pairs = values.flatten()
+    if pairs.null_count == len(pairs):
+        pairs = pa.nulls(len(pairs), pa.struct([kind.key_field.with_name("key"), kind.item_field.with_name("value")]))
+    if not pa.types.is_struct(pairs.type) or [item.name for item in pairs.type.fields] != ["key", "value"]:
+        return values.cast(kind)
+    keys, items = pairs.flatten()
+    keys, items = cast_members(keys, kind.key_type), cast_members(items, kind.item_type)
+    return pa.MapArray.from_arrays(list_offsets(values), keys, items, type=kind, mask=missing)
