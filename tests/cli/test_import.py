@@ -264,6 +264,9 @@ def test_what_is_said_goes_before_what_is_found(run: Run, folder: Path) -> None:
     [
         (["1", "-2", "0"], pa.int64()),
         (["1", "2.5", ".5", "1e3"], pa.float64()),
+        (["9007199254740992", "1.5"], pa.float64()),
+        (["9007199254740993", "1.5"], pa.string()),
+        (["1e400", "1.5"], pa.string()),
         (["007", "1"], pa.string()),
         (["+1"], pa.string()),
         (["-0"], pa.string()),

@@ -94,6 +94,20 @@ def test_values_of_an_array_are_as_in_lines(made: Any) -> None:
     assert made(f'[{{"id":{big},"t":"2024-01-01T10:00:00"}}]', name="t.json")[0] == ["DECIMAL(38, 0)", "TIMESTAMP(0)"]
 
 
+def test_types_of_members_hold_the_values_of_all_lines(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_lines, "BLOCK", 16)  # a line at a time
+    lines = [
+        {"k": 1, "r": {"t": "2024-01-01T00:00:00", "u": "2024-01-01T00:00:00"}, "l": [None, 1]},
+        {"k": 2, "r": {"t": "x", "n": 1}, "l": None},
+        {"k": 3, "r": None, "l": [None, 1.5]},
+        {"k": 4, "r": {"n": 2.5}, "l": []},
+    ]
+    types, rows = made("\n".join(map(json.dumps, lines)))
+    assert types == ["BIGINT", "ROW<`t` STRING, `u` TIMESTAMP(0), `n` DOUBLE>", "ARRAY<DOUBLE>"]
+    assert [row["l"] for row in rows] == [line["l"] for line in lines]
+    assert [row["r"] and row["r"]["t"] for row in rows] == ["2024-01-01T00:00:00", "x", None, None]
+
+
 def test_objects_are_maps_where_the_column_is_one(made: Any, run: Run) -> None:
     lines = '{"id":1,"m":{"a":1,"b":2}}\n{"id":2,"m":{"b":3}}\n{"id":3,"m":{}}\n{"id":4}\n'
     rows = [

@@ -149,7 +149,10 @@ def _fits(texts: pa.Array, kind: pa.DataType, look: str) -> bool:
     if not _all(pc.match_substring_regex(texts, look)):
         return False
     try:
-        _cast(texts, kind)
+        values = _cast(texts, kind)
+        if pa.types.is_floating(kind):  # whole numbers beyond 2^53 are refused by the cast: digits would be lost
+            texts.filter(pc.match_substring_regex(texts, _WHOLE)).cast(pa.int64()).cast(kind)
+            return _all(pc.is_finite(values))
     except pa.ArrowInvalid:
         return False
     return True

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bucketlake.cli.sources import Source, together, told
+from bucketlake.cli.nested import holds, together, with_leaves
+from bucketlake.cli.sources import Source, told
 from bucketlake.errors import InvalidError
 from bucketlake.lazy import lazy, pc
 
@@ -47,7 +48,10 @@ def read_json(source: Source, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 
 def _parsed(lines: bytes, schema: pa.Schema | None) -> pa.Table:
-    parse = schema and pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+    parse = None
+    if schema is not None:
+        known = pa.schema([item.with_type(with_leaves(item.type, _some)) for item in schema])
+        parse = pa_json.ParseOptions(explicit_schema=known, unexpected_field_behavior="ignore")
     return pa_json.read_json(pa.BufferReader(lines), pa_json.ReadOptions(block_size=LONGEST), parse_options=parse)
 
 
@@ -57,7 +61,13 @@ def _inferred(lines: bytes) -> pa.Schema:
     found = _parsed(lines, None)
     schema = found.schema
     for place, item in enumerate(schema):
-        kind = _with_whole(found.column(place).combine_chunks(), item.type)
+        if not holds(item.type, pa.types.is_floating):
+            continue
+        if holds(item.type, pa.types.is_list):  # Arrow can leave those malformed as it infers types, after a null
+            values = _parsed(lines, pa.schema([item])).column(0)
+        else:
+            values = found.column(place)
+        kind = _with_whole(values.combine_chunks(), item.type)
         if kind != item.type:
             try:
                 _parsed(lines, pa.schema([item.with_type(kind)]))
@@ -65,6 +75,11 @@ def _inferred(lines: bytes) -> pa.Schema:
                 continue
             schema = schema.set(place, item.with_type(kind))
     return schema
+
+
+def _some(kind: pa.DataType) -> pa.DataType:
+    """A type to read nothing but nulls as."""
+    return pa.string() if pa.types.is_null(kind) else kind
 
 
 def _with_whole(values: pa.Array, kind: pa.DataType) -> pa.DataType:

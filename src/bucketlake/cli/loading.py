@@ -15,8 +15,8 @@ import pyarrow as pa
 from bucketlake.catalog import Catalog
 from bucketlake.cli import infer
 from bucketlake.cli.json_lines import json_schema, read_json
-from bucketlake.cli.nested import cast_members, with_leaves
-from bucketlake.cli.sources import Dialect, Source, native_schema, read_native, read_text, together
+from bucketlake.cli.nested import cast_members, together, with_leaves
+from bucketlake.cli.sources import Dialect, Source, native_schema, read_native, read_text
 from bucketlake.creation import create_with_rows
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.metadata.snapshot import Snapshot
@@ -98,7 +98,7 @@ def _known(kind: pa.DataType) -> pa.DataType:
     """A type for values of which nothing is known: text, and for objects without members a map."""
     if pa.types.is_struct(kind) and not kind.num_fields:
         return pa.map_(pa.string(), pa.string())
-    return _read_as(kind)
+    return pa.string() if pa.types.is_null(kind) else kind
 
 
 def column_name(given: str, place: int) -> str:
@@ -172,16 +172,12 @@ def _batches(found: Incoming, source: Source, names: Sequence[str]) -> Iterator[
         return
     if source.shape.form in ("json", "jsonl"):
         own = [found.read.field(item.name) for item in schema]
-        batches = read_json(source, pa.schema([f.with_type(with_leaves(f.type, _read_as)) for f in own]))
+        batches = read_json(source, pa.schema(own))
     else:
         there = native_schema(source).names
         batches = read_native(source, [name for name in names if name in there])
     for batch in batches:
         yield _typed(batch, schema, source, cast_members)
-
-
-def _read_as(kind: pa.DataType) -> pa.DataType:
-    return pa.string() if pa.types.is_null(kind) else kind
 
 
 def _typed(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from bucketlake.types.arrow import list_offsets
 
-__all__ = ["cast_members", "with_leaves"]
+__all__ = ["cast_members", "holds", "together", "with_leaves"]
 
 
 def with_leaves(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
@@ -19,6 +19,37 @@ def with_leaves(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -
     if pa.types.is_list(kind):
         return pa.list_(kind.value_field.with_type(with_leaves(kind.value_type, leaf)))
     return leaf(kind)
+
+
+def holds(kind: pa.DataType, test: Callable[[pa.DataType], bool]) -> bool:
+    """Whether the type, or one within it, is such a one."""
+    return test(kind) or any(holds(kind.field(place).type, test) for place in range(kind.num_fields))
+
+
+def together(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """The columns of several schemas, with types that hold the values of all; what is a time here and a text there is
+    text. ArrowInvalid or ArrowTypeError for types that no type holds."""
+    try:
+        return pa.unify_schemas(schemas, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        kinds: dict[str, list[pa.Field]] = {}
+        for one in schemas:
+            for item in one:
+                kinds.setdefault(item.name, []).append(item)
+        return pa.schema([_common(items) for items in kinds.values()])
+
+
+def _common(items: Sequence[pa.Field]) -> pa.Field:
+    told = [item for item in items if not pa.types.is_null(item.type)]
+    types = [item.type for item in told]
+    if types and all(map(pa.types.is_struct, types)):
+        return told[0].with_type(pa.struct(list(together([pa.schema(kind.fields) for kind in types]))))
+    if types and all(map(pa.types.is_list, types)):
+        element = _common([kind.value_field for kind in types])
+        return told[0].with_type(pa.list_(element))
+    if any(map(pa.types.is_string, types)):
+        told = [item.with_type(pa.string()) if pa.types.is_timestamp(item.type) else item for item in told]
+    return pa.unify_schemas([pa.schema([item]) for item in told or items], promote_options="permissive").field(0)
 
 
 def cast_members(values: pa.Array, kind: pa.DataType) -> pa.Array:

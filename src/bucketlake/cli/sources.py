@@ -27,7 +27,7 @@ from bucketlake.values import dataclass
 
 __all__ = [
     *("Dialect", "Source", "delimiter_of", "native_schema"),
-    *("read_native", "read_text", "spooled", "together", "told"),
+    *("read_native", "read_text", "spooled", "told"),
 ]
 
 pa_csv = lazy("pyarrow.csv")
@@ -161,22 +161,6 @@ def _arrow(file: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         return stream.schema, iter(stream)
     reader = pa.ipc.open_file(file)
     return reader.schema, (reader.get_batch(place) for place in range(reader.num_record_batches))
-
-
-def together(schemas: list[pa.Schema]) -> pa.Schema:
-    """The columns of several schemas, with types that hold the values of all; what is a time here and a text there is
-    text. ArrowInvalid or ArrowTypeError for types that no type holds."""
-    kinds: dict[str, list[pa.DataType]] = {}
-    for one in schemas:
-        for item in one:
-            kinds.setdefault(item.name, []).append(item.type)
-    mixed = {
-        name
-        for name, types in kinds.items()
-        if any(map(pa.types.is_string, types)) and any(map(pa.types.is_timestamp, types))
-    }
-    told = [pa.schema([pa.field(f.name, pa.string()) if f.name in mixed else f for f in one]) for one in schemas]
-    return pa.unify_schemas(told, promote_options="permissive")
 
 
 # ---- CSV
