@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import gzip
 import json
+import uuid
 from decimal import Decimal
 from pathlib import Path
 
@@ -160,6 +161,18 @@ def test_an_interrupt_after_the_commit(run: Run, folder: Path, monkeypatch: pyte
     result = run("import", "trips.csv", warehouse="wh")
     assert (result.status, "default.trips is at snapshot 1" in result.err) == (130, True)
     assert bucketlake.open("wh").table("trips").to_arrow().num_rows == 3
+
+
+def test_uuids_are_text(run: Run, folder: Path) -> None:
+    ids = [uuid.UUID(int=0), None, uuid.UUID(int=(1 << 128) - 1), uuid.uuid5(uuid.NAMESPACE_DNS, "a")]
+    column = pa.array([value and value.bytes for value in ids], pa.uuid())
+    each = pa.ListArray.from_arrays(pa.array(range(5), pa.int32()), column)
+    pq.write_table(pa.table({"v": column, "l": each}).slice(1), "u.parquet")
+    done = run("import", "u.parquet", "--json", warehouse="wh")
+    assert list(done.json["columns"].values()) == ["STRING", "ARRAY<STRING>"], done.err
+    expected = [value and str(value) for value in ids[1:]]
+    rows = bucketlake.open("wh").table("u").to_arrow()
+    assert (rows["v"].to_pylist(), rows["l"].to_pylist()) == (expected, [[value] for value in expected])
 
 
 def test_every_format(run: Run, folder: Path) -> None:

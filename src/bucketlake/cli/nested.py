@@ -7,9 +7,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
+from bucketlake.lazy import pc
 from bucketlake.types.arrow import list_offsets
 
 __all__ = ["cast_members", "holds", "together", "with_leaves"]
+
+
+UUID = pa.uuid()
 
 
 def with_leaves(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
@@ -53,8 +57,8 @@ def _common(items: Sequence[pa.Field]) -> pa.Field:
 
 
 def cast_members(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Values as a type. Where that is a map, objects are maps of their members (what is null or not there is no entry),
-    and so are lists of objects of a `key` and a `value`, as `export` writes maps.
+    """Values as a type: UUIDs as text; where it is a map, objects as maps of their members (what is null or not there
+    is no entry) and lists of objects of a `key` and a `value`, as `export` writes maps.
 
     Raises: an error of Arrow's for a value that the type cannot hold.
     """
@@ -63,6 +67,8 @@ def cast_members(values: pa.Array, kind: pa.DataType) -> pa.Array:
         return values
     if values.null_count == len(values):  # of whatever type: nothing is known of it
         return pa.nulls(len(values), kind)
+    if given == UUID and pa.types.is_string(kind):
+        return _uuid_texts(values, missing)
     if pa.types.is_struct(given) and pa.types.is_map(kind):
         return _as_map(values, kind, missing)
     if pa.types.is_list(given) and pa.types.is_map(kind):
@@ -103,3 +109,16 @@ def _of_pairs(values: pa.ListArray, kind: pa.MapType, missing: pa.Array | None) 
     keys, items = pairs.flatten()
     keys, items = cast_members(keys, kind.key_type), cast_members(items, kind.item_type)
     return pa.MapArray.from_arrays(list_offsets(values), keys, items, type=kind, mask=missing)
+
+
+def _uuid_texts(values: pa.Array, missing: pa.Array | None) -> pa.Array:
+    """`xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx`, in lower case."""
+    stored = values.storage.fill_null(bytes(16)) if missing is not None else values.storage
+    data = np.frombuffer(stored.buffers()[1], np.uint8)[stored.offset * 16 :][: len(stored) * 16].reshape(-1, 16)
+    digits = np.stack([data >> 4, data & 15], axis=-1).reshape(-1, 32)
+    texts = np.full((len(stored), 36), ord("-"), np.uint8)
+    texts[:, [*range(8), *range(9, 13), *range(14, 18), *range(19, 23), *range(24, 36)]] = np.frombuffer(
+        b"0123456789abcdef", np.uint8
+    )[digits]
+    made = pa.Array.from_buffers(pa.binary(36), len(stored), [None, pa.py_buffer(texts)]).cast(pa.binary())
+    return pc.if_else(missing, None, made).cast(pa.string()) if missing is not None else made.cast(pa.string())
