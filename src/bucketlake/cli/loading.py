@@ -15,7 +15,7 @@ import pyarrow as pa
 from bucketlake.catalog import Catalog
 from bucketlake.cli import infer
 from bucketlake.cli.json_lines import json_schema, read_json
-from bucketlake.cli.nested import UUID, cast_members, together, with_leaves
+from bucketlake.cli.nested import cast_members, is_uuid, together, with_leaves
 from bucketlake.cli.sources import Dialect, Source, native_schema, read_native, read_text
 from bucketlake.creation import create_with_rows
 from bucketlake.errors import InvalidError, UnsupportedError
@@ -98,7 +98,7 @@ def _known(kind: pa.DataType) -> pa.DataType:
     """A type for values of which nothing is known: text, and for objects without members a map. UUIDs are text."""
     if pa.types.is_struct(kind) and not kind.num_fields:
         return pa.map_(pa.string(), pa.string())
-    return pa.string() if pa.types.is_null(kind) or kind == UUID else kind
+    return pa.string() if pa.types.is_null(kind) or is_uuid(kind) else kind
 
 
 def column_name(given: str, place: int) -> str:

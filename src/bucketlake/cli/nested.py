@@ -10,10 +10,12 @@ import pyarrow as pa
 from bucketlake.lazy import pc
 from bucketlake.types.arrow import list_offsets
 
-__all__ = ["cast_members", "holds", "together", "with_leaves"]
+__all__ = ["cast_members", "holds", "is_uuid", "together", "with_leaves"]
 
 
-UUID = pa.uuid()
+def is_uuid(kind: pa.DataType) -> bool:
+    """Whether it is Arrow's type of UUIDs."""
+    return isinstance(kind, pa.UuidType)
 
 
 def with_leaves(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
@@ -67,7 +69,7 @@ def cast_members(values: pa.Array, kind: pa.DataType) -> pa.Array:
         return values
     if values.null_count == len(values):  # of whatever type: nothing is known of it
         return pa.nulls(len(values), kind)
-    if given == UUID and pa.types.is_string(kind):
+    if is_uuid(given) and pa.types.is_string(kind):
         return _uuid_texts(values, missing)
     if pa.types.is_struct(given) and pa.types.is_map(kind):
         return _as_map(values, kind, missing)
