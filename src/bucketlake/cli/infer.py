@@ -19,6 +19,8 @@ import pyarrow as pa
 
 from bucketlake.amounts import size_text
 from bucketlake.cli.answer import UsageError
+from bucketlake.cli.json_lines import values_of
+from bucketlake.cli.nested import cast_members, of_text
 from bucketlake.lazy import pc, pl
 from bucketlake.options.options import parse_memory_size
 
@@ -169,13 +171,15 @@ def converted(texts: pa.Array, kind: pa.DataType, plain: Plain = as_written) -> 
     """Texts as values of a type; ArrowInvalid for what is none."""
     if pa.types.is_string(kind):
         return texts
+    if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return of_text(texts, kind)
+    if pa.types.is_nested(kind):
+        return cast_members(values_of(without_words(texts)), kind)
     return _cast(plain(without_words(texts)), kind)
 
 
 def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    if pa.types.is_boolean(kind):
-        return pc.utf8_lower(texts).cast(kind)
-    return texts.cast(kind)
+    return of_text(pc.utf8_lower(texts) if pa.types.is_boolean(kind) else texts, kind)
 
 
 def without_words(texts: pa.Array) -> pa.Array:

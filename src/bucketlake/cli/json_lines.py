@@ -2,6 +2,7 @@
 
     json_schema(source)            the columns that all objects have together, with types that hold all their values
     read_json(source, schema)      the objects as rows
+    values_of(texts)               texts that are JSON, as in a CSV, as values
 
 An array is taken apart into lines as it is read, without looking at its values.
 """
@@ -18,8 +19,9 @@ from bucketlake.cli.nested import holds, together, with_leaves
 from bucketlake.cli.sources import Source, told
 from bucketlake.errors import InvalidError
 from bucketlake.lazy import lazy, pc
+from bucketlake.types.arrow import binary_content
 
-__all__ = ["json_schema", "read_json"]
+__all__ = ["json_schema", "read_json", "values_of"]
 
 pa_json = lazy("pyarrow.json")
 BLOCK = 8 << 20  # bytes of a file at a time
@@ -45,6 +47,20 @@ def read_json(source: Source, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     with told(source):
         for chunk in _chunks(source):
             yield from _parsed(chunk, schema).select(schema.names).to_batches()
+
+
+def values_of(texts: pa.Array) -> pa.Array:
+    """The values that texts are in JSON. ArrowInvalid for a text that is none, or more than one."""
+    if texts.null_count == len(texts):
+        return pa.nulls(len(texts))
+    plain = pc.replace_substring_regex(texts, "[\r\n]", " ")  # between values; within texts there are none
+    lines = pc.if_else(plain.is_valid(), pc.binary_join_element_wise('{"v":', plain, "}\n", ""), "{}\n")
+    data = bytes(binary_content(lines.cast(pa.large_binary())))
+    schema = _inferred(data)
+    found = _parsed(data, schema)
+    if schema.names != ["v"] or len(found) != len(texts):
+        raise pa.ArrowInvalid("a text that is not one value of JSON")
+    return found.column(0).combine_chunks()
 
 
 def _parsed(lines: bytes, schema: pa.Schema | None) -> pa.Table:

@@ -1,4 +1,6 @@
-"""Types and values within others, where a file nests them in another way than a table: objects are rows or maps."""
+"""Types and values of files as a table's, which nests and writes them in another way: objects that are maps, texts that
+are bytes or times of day, as `export` writes them.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from bucketlake.lazy import pc
+from bucketlake.lazy import pc, pl
 from bucketlake.types.arrow import list_offsets
 
-__all__ = ["cast_members", "holds", "is_uuid", "together", "with_leaves"]
+__all__ = ["cast_members", "holds", "is_uuid", "of_text", "together", "with_leaves"]
 
 
 def is_uuid(kind: pa.DataType) -> bool:
@@ -69,6 +71,8 @@ def cast_members(values: pa.Array, kind: pa.DataType) -> pa.Array:
         return values
     if values.null_count == len(values):  # of whatever type: nothing is known of it
         return pa.nulls(len(values), kind)
+    if pa.types.is_string(given):
+        return of_text(values, kind)
     if is_uuid(given) and pa.types.is_string(kind):
         return _uuid_texts(values, missing)
     if pa.types.is_struct(given) and pa.types.is_map(kind):
@@ -82,6 +86,19 @@ def cast_members(values: pa.Array, kind: pa.DataType) -> pa.Array:
         elements = cast_members(values.flatten(), kind.value_type)
         return pa.ListArray.from_arrays(list_offsets(values), elements, type=kind, mask=missing)
     return values.cast(kind)
+
+
+def of_text(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Texts as values of a type that is not nested: bytes are hexadecimal. ArrowInvalid for what is no such value."""
+    if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        try:
+            return pl.Series(pl.from_arrow(texts)).str.decode("hex").to_arrow().cast(kind)
+        except pl.exceptions.ComputeError as error:
+            raise pa.ArrowInvalid("a text that is not bytes in hexadecimal") from error
+    if pa.types.is_time(kind):
+        times = pc.binary_join_element_wise(pa.scalar("1970-01-01T"), texts, pa.scalar(""))
+        return times.cast(pa.timestamp(kind.unit)).cast(kind)
+    return texts.cast(kind)
 
 
 def _member(values: pa.StructArray, item: pa.Field) -> pa.Array:
