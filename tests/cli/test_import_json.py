@@ -134,6 +134,9 @@ def test_errors_say_what_helps(run: Run, tmp_path: Path, monkeypatch: pytest.Mon
     Path("o.jsonl").write_text('{"v":{"a":1}}\n')
     refused = run("import", "o.jsonl", "--type", "v=STRING", warehouse="wh")
     assert (refused.status, "--type 'v=ROW<`a` BIGINT>'" in refused.err) == (1, True)
+    for depth in (65, 100_000):
+        Path("d.jsonl").write_text('{"v":' + "[" * depth + "]" * depth + "}")
+        assert "nested more than 64 deep" in run("import", "d.jsonl", warehouse="wh").err
     Path("e.jsonl").write_text("\n")
     assert "no object is in the files" in run("import", "e.jsonl", warehouse="wh").err
     assert not Path("wh/default.db").exists()

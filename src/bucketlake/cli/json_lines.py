@@ -29,6 +29,10 @@ LONGEST = 256 << 20  # bytes of one line, or of one element of an array
 _MARK = b"\xef\xbb\xbf"
 _BEYOND = float(1 << 63)  # whole numbers of this size are no BIGINT any more
 _WHOLE = pa.decimal128(38, 0)
+_DEEPEST = 64  # more than a table's types: what is nested much deeper, Arrow's parser and types do not survive
+_STEP = np.zeros(256, np.int8)
+_STEP[[ord("{"), ord("[")]], _STEP[[ord("}"), ord("]")]] = 1, -1
+Letters = npt.NDArray[np.uint8]
 
 
 def json_schema(source: Source) -> pa.Schema:
@@ -74,6 +78,10 @@ def _parsed(lines: bytes, schema: pa.Schema | None) -> pa.Table:
 def _inferred(lines: bytes) -> pa.Schema:
     """The columns of some lines. Whole numbers that no BIGINT holds were taken for fractions, and lost digits: they are
     DECIMAL(38, 0), where no value of the column has a fraction or more digits."""
+    letters = np.frombuffer(lines, np.uint8)
+    brackets = letters[_Texts().outside(letters, b"{}[]")]
+    if len(brackets) and np.cumsum(_STEP[brackets], dtype=np.int64).max() > _DEEPEST:
+        raise pa.ArrowInvalid(f"values are nested more than {_DEEPEST} deep")
     found = _parsed(lines, None)
     schema = found.schema
     for place, item in enumerate(schema):
@@ -158,30 +166,47 @@ class _Array:
     """Takes an array apart: what stands between its elements becomes the end of a line."""
 
     def __init__(self, source: Source) -> None:
-        self.source, self.depth, self.in_text, self.ended = source, 0, False, False
-        self.backslashes = 0  # at the end of the blocks before, in a row
+        self.source, self.depth, self.ended, self.texts = source, 0, False, _Texts()
 
     def lines(self, block: bytes) -> bytes:
         """The next bytes of the array, an element a line."""
         letters = np.frombuffer(block, np.uint8).copy()
-        in_text = self._texts(letters)
-        opens = ((letters == ord("{")) | (letters == ord("["))) & ~in_text
-        closes = ((letters == ord("}")) | (letters == ord("]"))) & ~in_text
-        depth = self.depth + np.cumsum(opens.astype(np.int32) - closes.astype(np.int32), dtype=np.int32)
-        ends = np.flatnonzero(closes & (depth == 0))
+        places = self.texts.outside(letters, b"{}[],\n\r")
+        signs = letters[places]
+        depth = self.depth + np.cumsum(_STEP[signs], dtype=np.int64)
+        opens, closes = _STEP[signs] > 0, _STEP[signs] < 0
+        ends = places[closes & (depth == 0)]
         rest = block if self.ended else block[ends[0] + 1 :] if len(ends) else b""
         if rest.strip():
             raise InvalidError("something stands after a JSON array", path=self.source.path, remedy="mend the file")
+        blank = (signs == ord("\n")) | (signs == ord("\r"))  # within an element
+        letters[places[blank | (opens & (depth == 1)) | (closes & (depth == 0))]] = ord(" ")
+        letters[places[(signs == ord(",")) & (depth == 1)]] = ord("\n")
         self.ended |= len(ends) > 0
-        blank = ((letters == ord("\n")) | (letters == ord("\r"))) & ~in_text  # within an element
-        blank |= (opens & (depth == 1)) | (closes & (depth == 0))
-        between = (letters == ord(",")) & (depth == 1) & ~in_text
-        letters[blank], letters[between] = ord(" "), ord("\n")
         self.depth = int(depth[-1]) if len(depth) else self.depth
         return letters.tobytes()
 
-    def _texts(self, letters: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-        """Which bytes stand in a text, its first quote too."""
+
+class _Texts:
+    """Where texts begin and end in JSON, block after block."""
+
+    def __init__(self) -> None:
+        self.open = False
+        self.backslashes = 0  # at the end of the blocks before, in a row
+
+    def outside(self, letters: Letters, signs: bytes) -> npt.NDArray[np.int64]:
+        """Where these signs stand outside of texts."""
+        wanted = np.zeros(256, bool)
+        wanted[list(signs)] = True
+        places = np.flatnonzero(wanted[letters])
+        quotes = self._quotes(letters)
+        inside = (np.searchsorted(quotes, places) + self.open) % 2 == 1
+        self.open ^= len(quotes) % 2 == 1
+        found: npt.NDArray[np.int64] = places[~inside]
+        return found
+
+    def _quotes(self, letters: Letters) -> npt.NDArray[np.int64]:
+        """Where texts begin and end."""
         quotes = np.flatnonzero(letters == ord('"'))
         slashes = np.flatnonzero(letters == ord("\\"))
         first = np.concatenate([[True], np.diff(slashes) != 1])[: len(slashes)]
@@ -193,10 +218,7 @@ class _Array:
         there[there] = slashes[at[there]] == quotes[there] - 1
         before[there] = runs[at[there]]
         before[quotes == 0] = self.backslashes
-        turns = np.zeros(len(letters), np.int32)
-        turns[quotes[before % 2 == 0]] = 1
-        inside: npt.NDArray[np.bool_] = (np.cumsum(turns, dtype=np.int32) + self.in_text) % 2 == 1
         if len(letters):
             self.backslashes = int(runs[-1]) if letters[-1] == ord("\\") else 0
-            self.in_text = bool(inside[-1])
-        return inside
+        real: npt.NDArray[np.int64] = quotes[before % 2 == 0]
+        return real
