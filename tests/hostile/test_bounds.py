@@ -139,6 +139,13 @@ def nested(kind: str, depth: int) -> pa.Schema:
     return pa.schema([("id", pa.int64()), ("n", part)])
 
 
+@pytest.mark.parametrize("format", ["avro", "parquet", "orc"])
+def test_a_row_needs_a_member(format: str, tmp_path: Path) -> None:
+    for kind in (pa.struct([]), pa.list_(pa.struct([]))):
+        with pytest.raises(InvalidError, match="A ROW needs a member"):
+            bucketlake.open(tmp_path).create_table("t", pa.schema({"n": kind}), options={"file.format": format})
+
+
 @pytest.mark.parametrize("kind", WRAPPED)
 @pytest.mark.parametrize(("format", "most"), [("avro", 24), ("parquet", 49), ("orc", 50)])
 def test_what_may_be_created_can_be_read(format: str, most: int, kind: str, tmp_path: Path) -> None:

@@ -209,6 +209,8 @@ def _check_column_names(schema: TableSchema) -> None:
 def _check_members(t: DataType) -> None:
     repeated = sorted(name for name, times in Counter(item.name for item in t.fields).items() if times > 1)
     _need(not repeated, f"Field names must be unique. Found duplicates: {_listed(repeated)}")
+    # Parquet has no such group, avro's take no bytes: how many there are would be anybody's word.
+    _need(t.root is not Root.ROW or bool(t.fields), "A ROW needs a member.", "give it one, or take a MAP")
     for part in t.parts:
         _check_members(part)
 
