@@ -41,9 +41,11 @@ from bucketlake.ops.commit.loads import SourceFile, record_loaded
 from bucketlake.ops.progress import Progress
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.ops.table.wall_clock import local_from_epoch
+from bucketlake.schema.change import AddColumn
 from bucketlake.sql.procedures import call
 from bucketlake.sql.text.text import Cursor
 from bucketlake.table import Table
+from bucketlake.types.model import BIGINT
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +83,21 @@ def test_what_a_table_keeps_beside_its_rows_is_its_own(tmp_path: Path) -> None:
     assert table.fsck().findings == ()
     assert table.usage().total == folder_bytes(table)
     assert all(held.kind != "foreign" for held in table.usage().held)
+
+
+def test_a_branch_is_checked_by_its_own_schemas(tmp_path: Path) -> None:
+    table = table_of(tmp_path, bucket="1", **{"changelog-producer": "input"})
+    table.write_arrow(rows(("x", 1, "a")))
+    table.create_tag("v")
+    table.create_branch("b", "v")
+    branch = bucketlake.open(tmp_path).table(f"{table.name}$branch_b")
+    for handle, names in ((table, "c"), (branch, "de")):
+        for name in names:
+            handle = handle.alter(AddColumn(name, BIGINT))
+            handle.write_arrow(rows(("x", 2, name)))
+            handle.compact()
+    for handle in (table, branch):
+        assert handle.refresh().fsck("rows").findings == ()
 
 
 @pytest.mark.parametrize("producer", ["input", "lookup", "full-compaction"])

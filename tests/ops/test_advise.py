@@ -124,6 +124,18 @@ def test_bucket_auto() -> None:
     assert table.to_arrow(where="pt = 1 AND k = 25").num_rows == 1
 
 
+def test_tables_that_cannot_be_rescaled_are_compacted_as_they_are() -> None:
+    options = {"bucket.auto": "true", "pk-clustering-override": "true", "clustering.columns": "v"}
+    schema = table_schema(bucket=6, options={**options, "deletion-vectors.enabled": "true"})
+    table = Table(create_table(MapStorage(), FakeClock(7), schema), "t")
+    table.write_arrow([{"pt": 1, "k": key, "v": "a"} for key in range(30)])
+    (found,) = advise(table.store)
+    assert (found.recommended, found.buckets) == (6, 6) and "pk-clustering-override" in found.reason
+    table.compact(full=True)
+    assert table.to_arrow().num_rows == 30 and {file.level for file in table.files()} != {0}
+    assert not any("rescale" in step for advice in table.advise() for step in advice.steps)
+
+
 @pytest.mark.parametrize(("keyed", "bucket"), [(True, -1), (False, -1), (False, 4)])
 def test_bucket_auto_is_refused_where_it_means_nothing(keyed: bool, bucket: int) -> None:
     with pytest.raises(InvalidError, match=r"'bucket\.auto' = 'true' needs a primary key and a bucket number"):

@@ -340,6 +340,23 @@ def test_rows_written_to_real_buckets_meanwhile_come_before_the_pending_ones(tmp
     assert rows_of(table) == [(1, 1, 11), (1, 2, 20)]
 
 
+def test_rows_that_a_rollback_brings_back_do_not_come_after_later_ones(tmp_path: Path) -> None:
+    table = table_of(tmp_path, SEEING)
+    table.write_arrow(data((1, 1, 10), (1, 2, 20)))
+    changes: list[Any] = [lambda: table.delete("k = 1"), lambda: table.rollback_to_as_latest(2)]
+
+    def beaten(store: Any, unit: Any) -> Any:
+        messages = place_rows(store, unit)
+        if changes:
+            changes.pop(0)()
+        return messages
+
+    place_pending(table.store, PendingPlan(work=beaten), inline)
+    assert rows_of(table) == [(1, 2, 20)], "the delete is pending, the row is not"
+    place_pending(table.store, PendingPlan(work=beaten), inline)
+    assert rows_of(table) == [(1, 2, 20)] == rows_of(table, postpone_merge_on_read="false")
+
+
 def test_two_compactions_of_the_same_files_do_not_double_rows(tmp_path: Path) -> None:
     table = table_of(tmp_path, PENDING, merge_engine="aggregation", fields__v__aggregate_function="sum")
     table.write_arrow(data((1, 1, 10), (1, 1, 5)))

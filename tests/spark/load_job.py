@@ -38,6 +38,7 @@ KINDS: dict[str, tuple[list[str], dict[str, str]]] = {  # of the table that is o
     "evolving": ([], dict.fromkeys(("row-tracking.enabled", "data-evolution.enabled"), "true")),
     "ordered": ([], {"clustering.columns": "k", "clustering.strategy": "order"}),
     "first": (KEYS, {"bucket": "2", "merge-engine": "first-row"}),
+    "upserted": ([], {"upsert-key": "pt,k", "deletion-vectors.enabled": "true"}),
 }
 FORMAT = "FILE_FORMAT = (TYPE = CSV)"
 PER_FILE = 3
@@ -150,7 +151,7 @@ class Loader(Driver):
         elif what == "itself":
             after = sorted([key, value + 1, place] for key, value, place in rows)
             self.change("o", after, f"INSERT OVERWRITE {name} SELECT k, v + 1 AS v, pt FROM {name}")
-        elif KINDS[self.kind][0]:
+        elif KINDS[self.kind][0] or self.kind == "upserted":
             old = {row[0]: row for row in rows}
             new = {row[0]: row for row in made}
             known = {**new, **old} if self.kind == "first" else {**old, **new}

@@ -32,6 +32,17 @@ def scattered(catalog: Catalog, **options: str) -> Table:
     return table
 
 
+def with_blobs(catalog: Catalog) -> Table:
+    """The same rows, each with a blob."""
+    given = {**EVOLVING, "compaction.min.file-num": "2", "blob-field": "c"}
+    schema = pa.schema([*SCHEMA, ("c", pa.binary())])
+    table = catalog.create_table("db.t", schema, partition_keys=("p",), options=given)
+    for number in range(5):
+        row = {"id": number, "b": number, "p": "ab"[number % 2], "c": bytes([number])}
+        table.write_arrow(pa.Table.from_pylist([row], schema))
+    return table
+
+
 def insert(table: Table, number: int, p: str) -> None:
     table.write_arrow(pa.table({"id": [number], "b": [number], "p": [p]}, SCHEMA))
 
@@ -146,3 +157,30 @@ def test_whoever_commits_first(catalog: Catalog, monkeypatch: pytest.MonkeyPatch
     assert {row[0]: row[1] for row in found} == expected
     assert len({row[3] for row in found}) == len(found)
     assert not table.refresh().fsck(level="rows").findings
+
+
+@pytest.mark.parametrize("blobs", [False, True], ids=["plain", "blobs"])
+@pytest.mark.parametrize("change", ["reassign", "materialize", "compact", "truncate", "overwrite"])
+def test_what_an_old_snapshot_had_comes_back_with_its_ids(catalog: Catalog, change: str, blobs: bool) -> None:
+    table = with_blobs(catalog) if blobs else scattered(catalog)
+    table.update({"b": 20}, "id = 2")
+    assert table.create_global_index("id") > 0
+    table.delete("id = 3")
+    target, before, rows = table.snapshots()[-1].id, ids(catalog), sorted(map(repr, table.to_arrow().to_pylist()))
+    if change == "reassign":
+        table.reassign_row_ids()
+    elif change == "materialize":
+        table.reassign_row_ids()
+        table.materialize_deletion_vectors()
+    elif change == "compact":
+        table.compact(full=True)
+    elif change == "truncate":
+        table.truncate()
+    else:
+        table.write_arrow(table.to_arrow("id = 0"), mode="overwrite", partition={"p": "a"})
+    table.rollback_to_as_latest(target)
+    assert ids(catalog) == before
+    assert sorted(map(repr, table.to_arrow().to_pylist())) == rows
+    for number in range(5):
+        assert table.to_arrow(f"id = {number}").num_rows == (number != 3), "by the index"
+    assert table.fsck(level="rows").errors == ()

@@ -21,7 +21,7 @@ from bucketlake.lsm.compaction import CompactionRule
 from bucketlake.lsm.levels import key_range_of, sections
 from bucketlake.ops.check.remedy import Call, Statement, Step, identifier, pairs, set_options
 from bucketlake.ops.check.usage import HISTORY, Usage, usage
-from bucketlake.ops.rescale.advise import BucketAdvice, advise, recommended
+from bucketlake.ops.rescale.advise import BucketAdvice, advise, can_rescale, recommended
 from bucketlake.ops.rows.roll import TARGET_APPEND, TARGET_KEYED
 from bucketlake.ops.scan.scan import EntryFilter, delta_entries, live_entries
 from bucketlake.ops.system.partition_texts import default_name
@@ -283,9 +283,8 @@ class _Look:
         for partition, own in parts.items():
             if count >= FEW and commits >= FEW and own / rows > HOT_SHARE:
                 reason = f"{own / rows:.0%} of the rows of the last {commits} writes went to one of {count} partitions"
-                mode = self._store.schema.bucket_mode
                 number = 2 * max((e.total_buckets for e in self._entries if e.partition == partition), default=1)
-                fixed = mode in (BucketMode.FIXED, BucketMode.POSTPONE) and number > 0
+                fixed = can_rescale(self._store.schema) and number > 0
                 steps = self._call("rescale", bucket_num=number, **self._of(partition)) if fixed else ()
                 yield Advice("hot-partition", self._text(partition), round(own / rows, 3), HOT_SHARE, reason, steps)
 
@@ -332,7 +331,7 @@ class _Look:
             other = {e.total_buckets for e in self._entries if e.total_buckets > 0} - {schema.bucket}
             if other:
                 reason = f"the option bucket is {schema.bucket}, files count {', '.join(map(str, sorted(other)))}"
-                steps = self._call("rescale", bucket_num=schema.bucket)
+                steps = self._call("rescale", bucket_num=schema.bucket) if can_rescale(schema) else ()
                 yield Advice("options", None, len(other), 0, f"{reason}: writers refuse these partitions", steps)
         compacts = any(one.commit_kind is CommitKind.COMPACT for one in self._recent)
         if options.get("write-only") and self._keyed and len(self._recent) >= FEW and not compacts:

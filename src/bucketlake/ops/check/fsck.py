@@ -16,6 +16,7 @@ Spec: docs/maintenance.md#levels
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -115,7 +116,7 @@ def examine(store: Store, request: FsckRequest) -> State:
     check_chain(reach, findings)
     check_sequences(reach)
     layout = _chosen(store, reach, request)
-    check_layout(reach, layout, whole=request.partitions is None)
+    check_layout(replace(reach, store=store), layout, whole=request.partitions is None)
     return State(reach, there, layout, findings)
 
 
@@ -152,10 +153,10 @@ def _told(findings: Findings) -> frozenset[str]:
 
 
 def _check_changelogs(store: Store, state: State, request: FsckRequest) -> None:
-    """Read the footers of changelog files of all snapshots that are there."""
+    """Read the footers of changelog files of all snapshots of the handle's branch that are there."""
     told = frozenset(f.place.file for f in state.findings.kept.get("changelog-file-missing", ()))
     for root, _, _ in state.reach.roots:
-        if root.kind != SNAPSHOT or root.branch != MAIN:
+        if root.kind != SNAPSHOT or root.branch != store.branch_name:
             continue
         entries = attempted(lambda s=root.snapshot: changelog_entries(store, s))  # type: ignore[misc]
         if isinstance(entries, BucketlakeError):

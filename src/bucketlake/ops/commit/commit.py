@@ -62,8 +62,8 @@ class CommitProperties:
 class Commit:
     """Commits to one table as one user. Not for several threads at once; any number of these may run anywhere.
 
-    `check` is asked on every base before `commit`, `overwrite` or `truncate` plans on it. `moves`: how rows move where
-    the base has moved, that of the table's bucket mode if not given.
+    `check` is asked on every base before `commit`, `move`, `overwrite` or `truncate` plans on it. `moves`: how rows
+    move where the base has moved, that of the table's bucket mode if not given.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Commit:
         self._outcome = outcome or Outcome()
         check_columns(self._store, messages)
         rebase = Rebase(self._store, messages, self._moves, relocates=False)
-        return self._rebased(CommitKind.COMPACT, identifier, rebase, notes or CommitProperties())
+        return self._rebased(CommitKind.COMPACT, identifier, rebase, notes or CommitProperties(), self._check)
 
     def _rebased(
         self,

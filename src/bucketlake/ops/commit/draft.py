@@ -57,6 +57,7 @@ class Request:
     taken_row_ids: int = 0  # by rows whose files bring their ids
     keeps_schema: bool = False  # of the base: no file comes that another may have been written under
     mends: bool = False  # takes out what is lost
+    restores: bool = False  # what is there then is what another snapshot holds
 
     @property
     def rows_stay(self) -> bool:
@@ -120,7 +121,8 @@ class Drafts:
         if self._must_check(name.kind, changes):
             entries = view.entries(changes.partitions)
             checked = None if base is None else Base(name_of(base), entries, view.indexes)
-            check(self._rules, checked, name, changes.table, changes.indexes)
+            rules = replace(self._rules, column_files=self._rules.column_files and not request.restores)
+            check(rules, checked, name, changes.table, changes.indexes)
         if base is not None and (name.kind is CommitKind.COMPACT or request.rows_stay) and not request.mends:
             self._check_vectors(base, view, changes)
         self._check_strictly(name, changes)

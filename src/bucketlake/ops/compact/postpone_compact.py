@@ -15,10 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
+from bucketlake.errors import ConflictError
 from bucketlake.format.metadata.manifest import DataFile, ManifestEntry
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.format.row.hashing import assign_buckets
@@ -31,6 +34,7 @@ from bucketlake.ops.compact.running import Runner, Work, here
 from bucketlake.ops.rows.one_file import read_key_values
 from bucketlake.ops.scan.partition_choice import both
 from bucketlake.ops.scan.scan import EntryFilter, keyed_entries
+from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.entries import max_sequences
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
 from bucketlake.ops.table.partitions import PartitionFilter
@@ -181,7 +185,8 @@ class PendingPlan:
         """See Plan."""
         messages = [message for group in groups for message in group.messages]
         gone = _removals([unit for group in groups for unit in group.units])
-        return Partly(Commit(store, user).move([*messages, *gone], outcome=outcome))
+        check = partial(_check_first, store)
+        return Partly(Commit(store, user, check=check).move([*messages, *gone], outcome=outcome))
 
 
 def place_pending(store: Store, plan: PendingPlan | None = None, run: Runner = here) -> Snapshot | None:
@@ -193,6 +198,31 @@ def place_pending(store: Store, plan: PendingPlan | None = None, run: Runner = h
     number of times; then ConflictError.
     """
     return run_job(Job.of(store, plan or PendingPlan(), "place pending rows"), run)
+
+
+def _check_first(store: Store, messages: Sequence[CommitMessage], view: View) -> None:
+    """Raise ConflictError where a pending file stays that comes before one which is taken away: its rows would be newer
+    than those that follow it. Appends come after all that was read; a rollback may bring one back."""
+    taken = {
+        (message.partition, file.file_name)
+        for message in messages
+        if message.bucket == POSTPONE_BUCKET
+        for file in message.deleted_files
+    }
+    partitions = frozenset(partition for partition, _ in taken)
+    pending = [entry for entry in view.entries(partitions) if entry.bucket == POSTPONE_BUCKET]
+    if view.snapshot is None or all((entry.partition, entry.file.file_name) in taken for entry in pending):
+        return
+    for partition, files in ordered_by_partition(store, view.snapshot, pending).items():
+        goes = [(partition, file.file_name) in taken for file in files]
+        if any(later and not earlier for earlier, later in pairwise(goes)):
+            raise ConflictError(
+                "pending rows were brought back before those that a compaction moves",
+                table=store.paths.root,
+                base=view.snapshot.id,
+                file=files[goes.index(False)].file_name,
+                remedy="compact again",
+            )
 
 
 def _removals(units: Sequence[PendingUnit]) -> list[CommitMessage]:

@@ -294,7 +294,7 @@ def merge_branch(store: Store, source: str, target: str, opened: Callable[[str],
     for what, name in (("Source", source), ("Target", target)):
         if not name.strip():
             raise InvalidError(f"{what} branch name '{name}' is blank.")
-    refuse_rewriting(store.schema, "merging branches")
+    refuse_rewriting(store.schema, "merging branches", "fast_forward, or INSERT the rows of one branch into the other")
     if source == target:
         raise InvalidError(f"Cannot merge branch '{source}' into itself.")
     for name in (source, target):

@@ -24,7 +24,7 @@ from bucketlake.format.metadata.manifest import FileKind, ManifestEntry, Manifes
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
 from bucketlake.ops.buckets.postpone import in_commit_order
 from bucketlake.ops.clean.removal import delete_name
-from bucketlake.ops.commit.conflicts import CommitName
+from bucketlake.ops.commit.conflicts import CommitName, row_range
 from bucketlake.ops.commit.manifests import write_manifests
 from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.commit.schemas import refuse_other_merges
@@ -312,14 +312,16 @@ def _restoring(store: Store, target: Snapshot, user: str) -> Snapshot:
         # What is pending goes by the snapshot that brought it: all of a partition comes anew, or nothing of it.
         mixed = {wanted[key].partition for key in missing if wanted[key].bucket == POSTPONE_BUCKET}
         anew = {key for key, one in wanted.items() if one.bucket == POSTPONE_BUCKET and one.partition in mixed}
+        both = wanted.keys() & live.keys()
+        anew |= {key for key in both if row_range(wanted[key].file) != row_range(live[key].file)}  # they got other ids
         gone = [deletion(entry) for key, entry in live.items() if key not in wanted or key in anew]
         back = [entry for key, entry in wanted.items() if key in missing or key in anew]
         theirs = {entry.file.file_name: entry for entry in view.indexes}
-        indexes = [replace(entry, kind=FileKind.DELETE) for name, entry in theirs.items() if name not in ours]
-        indexes += [entry for name, entry in ours.items() if name not in theirs]
+        indexes = [replace(entry, kind=FileKind.DELETE) for name, entry in theirs.items() if ours.get(name) != entry]
+        indexes += [entry for name, entry in ours.items() if theirs.get(name) != entry]
         return Changes(tuple(gone + back), (), tuple(indexes), retold=_only(store, tuple(live.values())))
 
-    request = Request(CommitName(0, user, BATCH_COMMIT_IDENTIFIER, CommitKind.OVERWRITE), plan)
+    request = Request(CommitName(0, user, BATCH_COMMIT_IDENTIFIER, CommitKind.OVERWRITE), plan, restores=True)
     return Publisher(store).publish(request)
 
 

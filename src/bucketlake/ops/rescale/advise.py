@@ -1,6 +1,7 @@
 """How many buckets a partition should have, from metadata alone: pure, so it can be simulated at any scale.
 
     advise(store) -> [BucketAdvice]                     one a partition, largest first
+    can_rescale(schema)                                 whether numbers can be changed at all
     recommended(buckets, size, rows) -> (number, why)   the rule
 
 Spec: docs/spec/rescale.md#advice
@@ -15,7 +16,7 @@ from bucketlake.amounts import size_text
 from bucketlake.format.metadata.manifest import ManifestEntry
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
 from bucketlake.ops.table.store import Store
-from bucketlake.schema.schema import BucketMode
+from bucketlake.schema.schema import BucketMode, TableSchema
 from bucketlake.values import dataclass
 
 TARGET_BYTES = 512 << 20
@@ -80,7 +81,14 @@ def _reasoned(store: Store, buckets: int, size: int, rows: int) -> tuple[int, st
         return buckets, "the table has no buckets"
     if mode not in (BucketMode.FIXED, BucketMode.POSTPONE):
         return buckets, "dynamic buckets are opened as keys arrive: see dynamic-bucket.target-row-num"
+    if not can_rescale(store.schema):
+        return buckets, "tables with 'pk-clustering-override' are not rescaled"
     return recommended(buckets, size, rows)
+
+
+def can_rescale(schema: TableSchema) -> bool:
+    """Whether the table's partitions can be given other numbers of buckets."""
+    return schema.bucket_mode in (BucketMode.FIXED, BucketMode.POSTPONE) and not schema.clustered
 
 
 def recommended(buckets: int, size: int, rows: int) -> tuple[int, str]:

@@ -41,12 +41,10 @@ def refuse_changes(schema: TableSchema, what: str) -> None:
         )
 
 
-def refuse_rewriting(schema: TableSchema, what: str) -> None:
-    """UnsupportedError for what writes files of such a table anew one by one: they may hold some columns of a row."""
+def refuse_rewriting(schema: TableSchema, what: str, remedy: str = "CALL sys.compact merges their files") -> None:
+    """UnsupportedError for what takes files of such a table one by one: they may hold some columns of a row."""
     if schema.data_evolution:
-        raise UnsupportedError(
-            f"{what} of tables with data-evolution.enabled", remedy="CALL sys.compact merges their files"
-        )
+        raise UnsupportedError(f"{what} of tables with data-evolution.enabled", remedy=remedy)
 
 
 def grouped(items: Iterable[T], file_of: Callable[[T], DataFile]) -> list[list[T]]:
