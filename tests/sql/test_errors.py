@@ -502,3 +502,45 @@ def test_errors_of_rows_have_sparks_conditions(
     with pytest.raises(SparkRuntimeException) as raised:  # what a user says on purpose stays theirs
         classic.sql(f"INSERT INTO db.t SELECT 1, raise_error('[{condition}] mine'), 1")
     assert raised.value.getCondition() == "USER_RAISED_EXCEPTION"
+
+
+UNFIT, ARITY = "INCOMPATIBLE_DATA_FOR_TABLE", "INSERT_COLUMN_ARITY_MISMATCH"
+UNFIT_INSERTS = {
+    "INSERT INTO db.t VALUES (1, 'p')": f"{ARITY}.NOT_ENOUGH_DATA_COLUMNS",
+    "INSERT OVERWRITE db.t SELECT 1, NULL, 'p', 4": f"{ARITY}.TOO_MANY_DATA_COLUMNS",
+    "INSERT INTO db.t (id, ID) VALUES (1, 2)": "COLUMN_ALREADY_EXISTS",
+    "INSERT INTO db.t (id, nope) VALUES (1, 2)": "UNRESOLVED_COLUMN.WITH_SUGGESTION",
+    "UPDATE db.t SET nope = 1": "UNRESOLVED_COLUMN.WITH_SUGGESTION",
+    "INSERT INTO db.t PARTITION (id = 1) SELECT NULL, 'p'": "NON_PARTITION_COLUMN",
+    "INSERT INTO db.t BY NAME SELECT 1 AS id, 2 AS nope": f"{UNFIT}.EXTRA_COLUMNS",
+    "INSERT INTO db.t BY NAME SELECT 1 AS id, 2 AS ID": f"{UNFIT}.AMBIGUOUS_COLUMN_NAME",
+    "INSERT INTO db.t VALUES (array(1), NULL, 'p')": f"{UNFIT}.CANNOT_SAFELY_CAST",
+    "UPDATE db.t SET id = DATE'2020-01-01'": f"{UNFIT}.CANNOT_SAFELY_CAST",
+    "INSERT INTO db.t SELECT 1, named_struct('m', 1), 'p'": f"{UNFIT}.STRUCT_MISSING_FIELDS",
+    "INSERT INTO db.t SELECT 1, named_struct('m', 1, 'k', '', 'z', 2), 'p'": f"{UNFIT}.EXTRA_STRUCT_FIELDS",
+    "INSERT INTO db.t VALUES (NULL, NULL, 'p')": "NOT_NULL_ASSERT_VIOLATION",
+    "INSERT INTO db.t SELECT IF(id < 39999, id, NULL), NULL, 'p' FROM range(0, 40000, 1, 1)": "NOT_NULL_ASSERT_VIOLATION",
+    "INSERT INTO db.t SELECT 1, named_struct('m', NULL, 'k', ''), 'p'": "NOT_NULL_ASSERT_VIOLATION",
+    "INSERT INTO db.t (p) VALUES ('p')": "NOT_NULL_ASSERT_VIOLATION",
+    "UPDATE db.t SET id = NULL": "NOT_NULL_ASSERT_VIOLATION",
+}
+
+
+@pytest.mark.spark
+def test_rows_that_are_not_the_tables_have_sparks_conditions(classic: Lake) -> None:
+    """Handlers of scripts, and programs, found none: what they look for is Spark's."""
+    columns = "id INT NOT NULL, st STRUCT<m: INT NOT NULL, k: STRING>, p STRING"
+    classic.sql(f"CREATE TABLE db.t ({columns}) PARTITIONED BY (p)")
+    classic.sql("INSERT INTO db.t (id) VALUES (1)")  # a column of NOT NULL members that is left out is null itself
+    for statement, condition in UNFIT_INSERTS.items():
+        kind = SparkRuntimeException if condition.startswith("NOT_NULL") else AnalysisException
+        with pytest.raises(kind) as raised:
+            classic.sql(statement)
+        assert isinstance(raised.value, InvalidError), statement
+        assert raised.value.getCondition() == condition, statement
+        assert len(raised.value.getSqlState()) == 5, statement
+    handler = f"BEGIN DECLARE EXIT HANDLER FOR {ARITY} SELECT 'told' AS a; INSERT INTO db.t VALUES (1); END"
+    assert classic.sql(handler).collect()[0].a == "told"
+    with pytest.raises(AnalysisException, match=r"(?s)columns=\['id', 'st', 'p'\].*statement 2 of 2") as raised:
+        classic.sql_script("SELECT 1; INSERT INTO db.t VALUES (1)")
+    assert [tuple(row) for row in classic.sql("SELECT * FROM db.t").collect()] == [(1, None, None)]

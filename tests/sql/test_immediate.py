@@ -67,6 +67,40 @@ def test_values_keep_their_types(lake: Lake) -> None:
         lake.sql("EXECUTE IMMEDIATE 'SELECT ?' USING array(1)")
 
 
+def test_values_go_by_name_or_place_as_sparks_do(lake: Lake) -> None:
+    """A variable has its own name; `?` takes values by place, whatever they are called; others are left."""
+    lake.sql("CREATE TABLE t (id BIGINT, s STRING)")
+    lake.sql("DECLARE OR REPLACE no BIGINT DEFAULT 7")
+    lake.sql("DECLARE OR REPLACE word STRING DEFAULT 'w'")
+    lake.sql("EXECUTE IMMEDIATE 'INSERT INTO t VALUES (:no, :word)' USING (word, session.no)")
+    for text in (
+        "'SELECT :no' USING no",
+        "'SELECT :p, :no' USING no, 1 AS p",
+        "'SELECT ?, ?' USING no AS a, word",
+        "'SELECT ?' USING word, no",
+        "'SELECT :no, :no' USING no, no, word",
+        "'SELECT 3' USING no",
+    ):
+        statement = f"EXECUTE IMMEDIATE {text}"
+        wanted = lake.spark.sql(statement).collect()
+        assert lake.sql(statement).collect() == wanted, text
+        assert lake.sql(statement.replace("' USING", " FROM t' USING")).collect() == wanted, text
+
+
+def test_names_are_what_constant_expressions_give(lake: Lake) -> None:
+    """Variables, also a script's, and what is made of them and markers: Spark looked for these tables among its own."""
+    lake.sql("CREATE TABLE db_t (id BIGINT)")
+    lake.sql("DECLARE OR REPLACE of STRING DEFAULT 't'")
+    lake.sql("INSERT INTO IDENTIFIER('db_' || session.of) VALUES (1)")
+    lake.sql("BEGIN DECLARE name STRING DEFAULT 'db_t'; INSERT INTO IDENTIFIER(name) VALUES (2); END")
+    lake.sql("EXECUTE IMMEDIATE 'INSERT INTO IDENTIFIER(:name || \"t\") VALUES (3)' USING 'db_' AS name")
+    text = "SELECT max(IDENTIFIER(:c || 'd')) FROM IDENTIFIER(CONCAT(LOWER(:a), '_', of)) HAVING count(*) = 3"
+    assert [tuple(row) for row in lake.sql(text, {"a": "DB", "c": "i"}).collect()] == [(3,)]
+    for text in ("(SELECT 'db_t')", "nobody", "'db_t' || rand()"):
+        with pytest.raises(Exception, match="IDENTIFIER|nobody|constant|SELECT"):
+            lake.sql(f"SELECT * FROM IDENTIFIER({text})").collect()
+
+
 def test_what_cannot_be_meant_is_refused_before_anything_is_done(lake: Lake) -> None:
     lake.sql("CREATE TABLE t (id BIGINT)")
     lake.sql("DECLARE OR REPLACE v BIGINT")
@@ -77,9 +111,11 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_done(lake: Lake) -> 
         ("EXECUTE IMMEDIATE 'INSERT INTO t VALUES (1)' INTO v", "row of a query"),
         ("EXECUTE IMMEDIATE 'WITH a AS (SELECT 1) INSERT INTO t SELECT * FROM a' INTO v", "row of a query"),
         ("EXECUTE IMMEDIATE '5' INTO v", "row of a query"),
-        ("EXECUTE IMMEDIATE 'INSERT INTO t VALUES (?)' USING 1, 2", "more values"),
+        ("EXECUTE IMMEDIATE 'INSERT INTO t VALUES (?), (?)' USING 1", "more markers"),
+        ("EXECUTE IMMEDIATE 'INSERT INTO t VALUES (?), (:v)' USING v", "in one statement"),
+        ("EXECUTE IMMEDIATE 'INSERT INTO t VALUES (:v)' USING v + 1", "without a name"),
         ("EXECUTE IMMEDIATE 'INSERT INTO t VALUES (1); INSERT INTO t VALUES (2)'", "expected one statement"),
-        ("EXECUTE IMMEDIATE 'INSERT INTO t VALUES (:a)' USING 1 AS a, 2", "all values a name"),
+        ("EXECUTE IMMEDIATE 'INSERT INTO t VALUES (:a)' USING 1 AS a, 2", "without a name"),
         ("EXECUTE IMMEDIATE 'INSERT INTO t VALUES (:a)' USING 1 AS a, 2 AS a", "given twice"),
         ("EXECUTE IMMEDIATE 'INSERT INTO t VALUES (1)' NOW", "unexpected|syntax|PARSE"),
     ]:

@@ -63,7 +63,9 @@ def _columns(
     for item in given:
         if key(item.name) in found:
             name = ".".join((*path, item.name))
-            raise InvalidError(f"Cannot write, due to ambiguous column name `{name}`", remedy="name each column once")
+            condition = "INCOMPATIBLE_DATA_FOR_TABLE.AMBIGUOUS_COLUMN_NAME"
+            what = f"[{condition}] Cannot write, due to ambiguous column name `{name}`"
+            raise InvalidError(what, remedy="name each column once")
         found[key(item.name)] = item
     for column in own:
         update = found.pop(key(column.name), None)

@@ -21,6 +21,7 @@ from bucketlake.values import dataclass
 _DATETIMES = (T.DateType, T.TimestampType, T.TimestampNTZType)
 _NUMBERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType)  # each wider than the last
 _DIGITS: dict[type[T.DataType], int] = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 19}
+_UNFIT = "INCOMPATIBLE_DATA_FOR_TABLE"  # Spark's condition for queries whose columns are not the table's
 _NESTED = (T.ArrayType, T.MapType, T.StructType)
 
 
@@ -64,21 +65,22 @@ def matched(given: Sequence[str], wanted: Sequence[str], rules: Rules, column: s
         twice = {key(name) for name in given if sum(key(name) == key(other) for other in given) > 1}
         names = [prefix + name for name in wanted if key(name) in twice] or sorted(twice)
         raise InvalidError(
-            f"Cannot write, due to ambiguous column name `{names[0]}`: it is there twice",
+            f"[{_UNFIT}.AMBIGUOUS_COLUMN_NAME] Cannot write, due to ambiguous column name `{names[0]}`: "
+            "it is there twice",
             columns=names,
             remedy="give every column its own name",
         )
     known = {key(name) for name in wanted}
     unknown = [name for name in given if key(name) not in known]
     if unknown:
-        what = f"extra struct fields at `{column}`" if column else "extra columns"
+        kind, what = ("STRUCT_FIELDS", f"extra struct fields at `{column}`") if column else ("COLUMNS", "extra columns")
         remedy = "leave these columns out, or set write.merge-schema"
         if rules.fill:  # that is set: what names its columns, in a MERGE, adds no members
             remedy = "leave them out, or use UPDATE SET * or INSERT *, which add them"
         if unknown == ["rowkind"] and not column:
             remedy = '.withColumnRenamed("rowkind", "_VALUE_KIND") writes changes by their kinds'
         raise InvalidError(
-            f"Cannot write, {what}: {', '.join(f'`{name}`' for name in unknown)}",
+            f"[{_UNFIT}.EXTRA_{kind}] Cannot write, {what}: {', '.join(f'`{name}`' for name in unknown)}",
             columns=list(wanted),
             remedy=remedy,
         )
@@ -99,7 +101,7 @@ def members(source: T.StructType, target: T.StructType, rules: Rules, column: st
     missing = [f"{column}.{name}" for name in target.names if name not in places]
     if missing and not rules.fill:
         raise InvalidError(
-            f"Cannot write, nested struct field `{missing[0]}` is missing in source",
+            f"[{_UNFIT}.STRUCT_MISSING_FIELDS] Cannot write, nested struct field `{missing[0]}` is missing in source",
             missing=missing,
             remedy="give every member, or set write.merge-schema, which fills it with NULL",
         )
@@ -121,7 +123,7 @@ def check_assignment(source: T.DataType, target: T.DataType, column: str, rules:
         check_assignment(source.valueType, target.valueType, f"{column}.value", rules)
     elif not _assignable(source, target, rules.policy):
         raise InvalidError(
-            "cannot safely cast",
+            f"[{_UNFIT}.CANNOT_SAFELY_CAST] cannot safely cast",
             column=column,
             source=source.simpleString(),
             target=target.simpleString(),

@@ -65,6 +65,12 @@ _STATES = {  # of what our own messages say in Spark's words
     "CAST_OVERFLOW_IN_TABLE_INSERT": "22003",
     "EXCEED_LIMIT_LENGTH": "54006",
     "MERGE_CARDINALITY_VIOLATION": "23K01",
+    "NOT_NULL_ASSERT_VIOLATION": "42000",
+    "COLUMN_ALREADY_EXISTS": "42711",
+    "INCOMPATIBLE_DATA_FOR_TABLE": "KD000",
+    "INSERT_COLUMN_ARITY_MISMATCH": "21S01",
+    "NON_PARTITION_COLUMN": "42000",
+    "UNRESOLVED_COLUMN": "42703",
 }
 _RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (.*?)(?: SQLSTATE: \w{5})?\Z", re.DOTALL)
 _UNFIT = re.compile(r"\[(\w+)\] value does not fit its column \[")  # what `spark.types.stored` raises
@@ -76,7 +82,12 @@ def condition_of(error: BaseException) -> tuple[str | None, str | None]:
         return error.getCondition(), error.getSqlState()
     found = _NAMED.match(str(error.args[0])) if error.args else None
     own = (getattr(error, "_condition", None), getattr(error, "_state", None))
-    return own if found is None or own[0] else (found[1], own[1] or _STATES.get(found[1]))
+    return own if found is None or own[0] else (found[1], own[1] or _STATES.get(_main(found[1])))
+
+
+def _main(condition: str) -> str:
+    """A condition without its part, as `UNRESOLVED_COLUMN.WITH_SUGGESTION` has one."""
+    return condition.partition(".")[0]
 
 
 class ToldError(BucketlakeError):
@@ -122,6 +133,8 @@ class RaisedError(ToldError, InvalidError):
     def point(self, text: str, start: int) -> None:
         """Let the message show the place in `text`, where the statement starts at `start`, and the remedy; `details`
         have its line and column."""
+        if self.place is None and self.details:
+            return  # the message says them
         where = []
         if self.place is not None:
             at = start + self.place
@@ -158,12 +171,19 @@ _ROWS = (
 )
 # Spark's class for what a row made it raise, or for what it knows and does not do -> ours, which is both.
 _OF_ROWS = {base: type(base.__name__, (RaisedError, base), {"__doc__": base.__doc__}) for base in _ROWS}
-# A condition that messages of ours about rows begin with -> the class that Spark raises for it.
+_OURS_FOR: dict[type, type[RaisedError]] = {**_OF_ROWS, AnalysisException: StatementError}
+# A condition that messages of ours about rows, or what gives them, begin with -> the class that Spark raises for it.
 _OF_CONDITION = {
     "CAST_INVALID_INPUT": SparkRuntimeException,
     "CAST_OVERFLOW_IN_TABLE_INSERT": ArithmeticException,
     "EXCEED_LIMIT_LENGTH": SparkRuntimeException,
     "MERGE_CARDINALITY_VIOLATION": SparkRuntimeException,
+    "NOT_NULL_ASSERT_VIOLATION": SparkRuntimeException,
+    "COLUMN_ALREADY_EXISTS": AnalysisException,
+    "INCOMPATIBLE_DATA_FOR_TABLE": AnalysisException,
+    "INSERT_COLUMN_ARITY_MISMATCH": AnalysisException,
+    "NON_PARTITION_COLUMN": AnalysisException,
+    "UNRESOLVED_COLUMN": AnalysisException,
 }
 # The name of an error of ours -> one that is also what Spark raises for it where a task did.
 _OURS = {
@@ -196,7 +216,7 @@ def of_task(error: PySparkException) -> BucketlakeError | None:
         return None
     text = found[-1][1].strip()
     named = _NAMED.match(text)
-    return _of_condition(named[1], text) if named is not None and named[1] in _OF_CONDITION else kind(text)
+    return _of_condition(named[1], text) if named is not None and _main(named[1]) in _OF_CONDITION else kind(text)
 
 
 def as_sparks(error: BucketlakeError) -> BucketlakeError:
@@ -205,15 +225,15 @@ def as_sparks(error: BucketlakeError) -> BucketlakeError:
     named = _NAMED.match(error.what)
     if named is None or isinstance(error, PySparkException):
         return error
-    if named[1] in _OF_CONDITION:
+    if isinstance(error, InvalidError) and _main(named[1]) in _OF_CONDITION:
         return _of_condition(named[1], error.what, remedy=error.remedy, **error.details)
     kind = _OF_NAMES.get(type(error))
     return error if kind is None else kind(error.what, remedy=error.remedy, **error.details)
 
 
 def _of_condition(condition: str, told: str, **given: Any) -> RaisedError:
-    found: RaisedError = _OF_ROWS[_OF_CONDITION[condition]](told, **given)
-    found._condition, found._state = condition, _STATES[condition]
+    found: RaisedError = _OURS_FOR[_OF_CONDITION[_main(condition)]](told, **given)
+    found._condition, found._state = condition, _STATES[_main(condition)]
     return found
 
 

@@ -180,7 +180,7 @@ def conform(
             if spaced and has_lengths(item.type):
                 found = _spaced(found, item.type).cast(as_nullable(spark_type(item.type)))
         else:
-            found = F.lit(None).cast(spark_type(item.type))
+            found = F.lit(None).cast(as_nullable(spark_type(item.type)))
         columns.append(_defaulted(found, item).alias(item.name))
     return frame.select(*columns, *[F.col(quoted(name)) for name in extra])
 
@@ -263,7 +263,7 @@ def require_columns(given: Collection[str], fields: Sequence[DataField]) -> None
     missing = [f.name for f in fields if f.name not in given and not f.type.nullable and f.default is None]
     if missing:
         raise InvalidError(
-            f"Cannot write null to non-null column({missing[0]})",
+            f"[NOT_NULL_ASSERT_VIOLATION] Cannot write null to non-null column({missing[0]})",
             missing=missing,
             remedy="give values for the columns that are NOT NULL",
         )

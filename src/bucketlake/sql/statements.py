@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
@@ -93,7 +94,7 @@ def run(lake: Lake, statement: str, args: Any = None, given: Mapping[str, Any] |
 def _run(lake: Lake, statement: str, args: Any, braces: Braces | None) -> DataFrame | None:
     if braces is not None:
         statement = substituted(lake.spark, braces.text)
-    statement, args = with_identifiers(statement, args)
+    statement, args = with_identifiers(statement, args, partial(_text, lake, args))
     braces = None if braces is None else replace(braces, text=statement)
 
     def read() -> DataFrame:
@@ -111,6 +112,14 @@ def _run(lake: Lake, statement: str, args: Any, braces: Braces | None) -> DataFr
         return read()
     with nullcontext(statement) if braces is None else braces.named(lake.spark) as named:
         return execute(lake, with_values(named, args), parse, read)
+
+
+def _text(lake: Lake, args: Any, expression: str) -> Any:
+    """What a constant expression gives; None where Spark does not know it."""
+    try:
+        return lake.spark.sql(f"SELECT ({expression})", args if isinstance(args, Mapping) else None).collect()[0][0]
+    except PySparkException:
+        return None
 
 
 @dataclass(frozen=True, slots=True)

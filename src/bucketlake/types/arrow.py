@@ -48,12 +48,17 @@ def canonical_array(array: pa.Array, target: pa.Field, column: str, *, trusted: 
     converted = _convert(_plain(array), target.type, column, trusted)
     if not target.nullable and converted.null_count:
         raise InvalidError(
-            f"Cannot write null to non-null column({column}): null value appeared in non-nullable field",
+            _null_in(column),
             column=column,
             nulls=converted.null_count,
             remedy="fill or filter the nulls",
         )
     return converted
+
+
+def _null_in(column: str) -> str:
+    told = f"Cannot write null to non-null column({column}): null value appeared in non-nullable field"
+    return f"[NOT_NULL_ASSERT_VIOLATION] {told}"
 
 
 def whole(column: pa.ChunkedArray) -> pa.Array:
@@ -333,7 +338,7 @@ def _struct(array: pa.Array, target: pa.DataType, column: str, trusted: bool) ->
             under = pc.and_(child.is_null(), array.is_valid())
             if pc.any(under).as_py():
                 raise InvalidError(
-                    f"Cannot write null to non-null column({name}): null value appeared in non-nullable field",
+                    _null_in(name),
                     column=name,
                     remedy="fill or filter the nulls",
                 )

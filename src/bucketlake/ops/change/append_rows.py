@@ -179,7 +179,8 @@ def assign_values(schema: TableSchema, values: Mapping[str, Any]) -> Assign:
 
 def _scalar(value: Any, field: pa.Field) -> pa.Scalar:
     if value is None and not field.nullable:
-        raise InvalidError("a column that is NOT NULL cannot be set to null", column=field.name)
+        what = "[NOT_NULL_ASSERT_VIOLATION] a column that is NOT NULL cannot be set to null"
+        raise InvalidError(what, column=field.name)
     try:
         return value.cast(field.type) if isinstance(value, pa.Scalar) else pa.scalar(value, field.type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:

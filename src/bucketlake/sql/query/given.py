@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from math import isfinite
@@ -30,6 +30,8 @@ from bucketlake.values import dataclass
 _ROOT = re.compile(r"\w+")
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 _MICROSECOND = dt.timedelta(microseconds=1)
+_CONSTANT = {"CONCAT", "CONCAT_WS", "COALESCE", "FORMAT_STRING", "LOWER", "REPLACE", "SUBSTRING", "TRIM", "UPPER"}
+_SIGNS = {"(", ")", ",", ".", ":", "|", "||"}
 _COLUMN = re.compile(r"\[([^\]]+)\]")
 
 
@@ -137,9 +139,10 @@ def with_values(text: str, args: Any) -> str:
     return splice(text, pieces)
 
 
-def with_identifiers(text: str, args: Any) -> tuple[str, Any]:
+def with_identifiers(text: str, args: Any, evaluated: Callable[[str], Any] = lambda _: None) -> tuple[str, Any]:
     """The statement with names in place of IDENTIFIER('name'), IDENTIFIER(:marker), IDENTIFIER(?), and the values that
-    are left for its other markers. What else stands in such brackets is Spark's to evaluate."""
+    are left for its other markers. `evaluated`: what an expression of texts, named markers and variables gives, None
+    where it gives no text. What else stands in such brackets is Spark's to evaluate."""
     tokens = tokenize(text) if "identifier" in text.lower() else []
     pieces: list[tuple[int, int, str]] = []
     spent: set[int] = set()
@@ -149,12 +152,31 @@ def with_identifiers(text: str, args: Any) -> tuple[str, Any]:
         if not token.is_word("IDENTIFIER") or not _is_sign(tokens, at + 1, "(") or _is_sign(tokens, at - 1, "."):
             continue
         value, end = _stated(tokens, at + 2, args, marks + 1)
-        name = _dotted(value) if _is_sign(tokens, end, ")") else None
+        if not _is_sign(tokens, end, ")"):
+            end = _constant_until(tokens, at + 2)
+            value = evaluated(text[tokens[at + 2].start : tokens[end - 1].end]) if end else None
+        name = _dotted(value)
         if name is not None:
             pieces.append((token.start, tokens[end].end, name))
             spent.update([marks + 1] if _is_sign(tokens, at + 2, "?") else [])
     left = args if not spent else [value for at, value in enumerate(args) if at not in spent]
     return splice(text, pieces), left
+
+
+def _constant_until(tokens: Sequence[Token], start: int) -> int:
+    """Where the bracket closes of an expression that is the same for all rows; 0 for others."""
+    depth = 0
+    for at in range(start, len(tokens)):
+        token = tokens[at]
+        opens = token.kind == "word" and _is_sign(tokens, at + 1, "(")
+        if token.is_word("SELECT") or (opens and token.value.upper() not in _CONSTANT):
+            return 0
+        if token.kind == "sign" and token.value not in _SIGNS:
+            return 0
+        depth += _is_sign(tokens, at, "(") - _is_sign(tokens, at, ")")
+        if depth < 0:
+            return at
+    return 0
 
 
 def _is_sign(tokens: Sequence[Token], at: int, sign: str) -> bool:

@@ -3,17 +3,19 @@
     EXECUTE IMMEDIATE <text> [INTO <variable>, …] [USING <value> [AS <name>], …]
 
 Spark evaluates the text and the values, which may be its session's variables; the statement gets the values as literals
-of their types.
+of their types. They have the names that AS gives them, variables their own; `?` takes them by their places, whatever
+their names are. Those that no marker takes are left.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.spark.types import quoted
-from bucketlake.sql.query.given import Written, literal, with_identifiers, with_values
+from bucketlake.sql.query.given import Written, literal, marker_names, with_identifiers, with_values
 from bucketlake.sql.query.named import passing_views
 from bucketlake.sql.text.text import Cursor, tokenize
 from bucketlake.values import dataclass
@@ -34,23 +36,22 @@ _CAST = ("tinyint", "smallint", "bigint", "float", "timestamp")  # others by a l
 
 @dataclass(frozen=True, slots=True)
 class _Immediate:
-    """`text`, `values`: expressions, in Spark's SQL; `names`: of the values, none or all; `into`: variables."""
+    """`text`, `values`: expressions, in Spark's SQL; `names`: theirs, None where one has none; `into`: variables."""
 
     text: str
     into: tuple[tuple[str, ...], ...]
     values: tuple[str, ...]
-    names: tuple[str, ...]
+    names: tuple[str | None, ...]
 
     def run(self, lake: Lake, name: LakeName) -> DataFrame | None:
         text, *values = self._evaluated(lake)
-        given: Any = dict(zip(self.names, values, strict=True)) if self.names else values
         if not isinstance(text, str):
             raise InvalidError("EXECUTE IMMEDIATE: the statement is NULL, or not text", text=self.text)
         words = tokenize(text)
         first = words[0].value.upper() if words else ""
         if first == "EXECUTE":
             raise InvalidError("EXECUTE IMMEDIATE within EXECUTE IMMEDIATE", remedy="run the inner statement")
-        text, given = with_identifiers(text, given)
+        text, given = with_identifiers(text, self._taken(text, values))
         text = with_values(text, given)
         if not self.into:
             return lake.sql(text)
@@ -58,6 +59,21 @@ class _Immediate:
             raise InvalidError("EXECUTE IMMEDIATE: INTO takes the row of a query", statement=text)
         self._set(lake, lake.sql(text))
         return None
+
+    def _taken(self, text: str, values: Sequence[Any]) -> Any:
+        """The values that the markers of the statement take, by name or by place."""
+        names = marker_names(text)
+        places = sum(token.kind == "sign" and token.value == "?" for token in tokenize(text))
+        if names and places:
+            raise InvalidError("EXECUTE IMMEDIATE: markers :name and ? in one statement", remedy="use one kind")
+        if not names:
+            return values[:places]
+        if None in self.names:
+            remedy = "write USING value AS name"
+            raise InvalidError("EXECUTE IMMEDIATE: a value without a name", markers=names, remedy=remedy)
+        if len(set(zip(self.names, self.values, strict=True))) > len(set(self.names)):
+            raise InvalidError("EXECUTE IMMEDIATE: a name is given twice", names=list(self.names))
+        return {name: value for name, value in zip(self.names, values, strict=True) if name in names}
 
     def _evaluated(self, lake: Lake) -> list[Any]:
         """The text and the values, as Python has them or, where that would change their type, as SQL writes them."""
@@ -105,23 +121,28 @@ def execute(cursor: Cursor) -> Statement | None:
     text = cursor.expression("INTO", "USING")
     into = tuple(cursor.listed(cursor.name)) if cursor.accept("INTO") else ()
     values: list[str] = []
-    names: list[str] = []
+    names: list[str | None] = []
     if cursor.accept("USING"):
         bracketed = cursor.sees("(") and _closes_last(cursor)
         cursor.at += bracketed
         while True:
             values.append(cursor.expression("AS", ",", ")"))
-            if cursor.accept("AS"):
-                names.append(cursor.identifier())
+            names.append(cursor.identifier() if cursor.accept("AS") else _variable(values[-1]))
             if not cursor.accept(","):
                 break
         if bracketed:
             cursor.expect(")")
-    if names and len(names) < len(values):
-        cursor.fail("give all values a name, or none")
-    if len(set(names)) < len(names):
-        cursor.fail("a name is given twice")
     return _Immediate(text, into, tuple(values), tuple(names))
+
+
+def _variable(value: str) -> str | None:
+    """The name of the variable that a value is; None for other expressions."""
+    cursor = Cursor(value)
+    try:
+        name = cursor.name()[-1]
+    except InvalidError:
+        return None
+    return name if cursor.done else None
 
 
 def _closes_last(cursor: Cursor) -> bool:

@@ -124,7 +124,7 @@ def _static(insert: Insert, table: LakeTable) -> dict[str, str]:
     for column, value in insert.partition.items():
         if column.lower() not in keys:
             raise InvalidError(
-                "PARTITION names a column that does not partition the table",
+                "[NON_PARTITION_COLUMN] PARTITION names a column that does not partition the table",
                 table=table.name,
                 column=column,
                 partition_keys=list(keys.values()),
@@ -178,9 +178,10 @@ def positioned(frame: DataFrame, listed: Sequence[str], table: LakeTable, static
     schema = table.schema
     given = frame.schema.fields
     if len(given) != len(listed):
+        kind = "NOT_ENOUGH" if len(given) < len(listed) else "TOO_MANY"
         raise InvalidError(
-            f"Cannot write to `{table.name}`, the number of data columns ({len(given)}) doesn't match the table "
-            f"schema's ({len(listed)})",
+            f"[INSERT_COLUMN_ARITY_MISMATCH.{kind}_DATA_COLUMNS] Cannot write to `{table.name}`, the number of data "
+            f"columns ({len(given)}) doesn't match the table schema's ({len(listed)})",
             columns=list(listed),
             remedy=f"give values for {', '.join(listed)}"
             + (", or match BY NAME, which may add columns" if table.options.get(MERGE_SCHEMA) else ""),
@@ -225,8 +226,10 @@ def _listed(insert: Insert, own: list[str]) -> list[str]:
     known.update({name: name for name in own})
     unknown = [name for name, key in zip(insert.columns, written, strict=True) if key not in known]
     if unknown:
-        raise InvalidError("no such column", column=unknown[0], columns=own, remedy=did_you_mean(unknown[0], own))
+        what = "[UNRESOLVED_COLUMN.WITH_SUGGESTION] no such column"
+        raise InvalidError(what, column=unknown[0], columns=own, remedy=did_you_mean(unknown[0], own))
     listed = [known[key] for key in written]
     if len(set(listed)) != len(listed):
-        raise InvalidError("INSERT names a column twice", columns=insert.columns, remedy="name each column once")
+        what = "[COLUMN_ALREADY_EXISTS] INSERT names a column twice"
+        raise InvalidError(what, columns=insert.columns, remedy="name each column once")
     return listed

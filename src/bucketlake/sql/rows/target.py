@@ -294,7 +294,8 @@ def column_path(
     column = _called(parts[0], schema.fields, fold) if parts else None
     if column is None:
         remedy = did_you_mean((parts or written)[0], schema.field_names)
-        raise InvalidError("no such column", column=".".join(written), columns=list(schema.field_names), remedy=remedy)
+        what = "[UNRESOLVED_COLUMN.WITH_SUGGESTION] no such column"
+        raise InvalidError(what, column=".".join(written), columns=list(schema.field_names), remedy=remedy)
     path, kind = [column.name], column.type
     for part in parts[1:]:
         member = _called(part, kind.fields, fold) if kind.root is Root.ROW else None
