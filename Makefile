@@ -54,8 +54,8 @@ test-cluster: setup ## run the Spark tests over executors in other processes
 	@BUCKETLAKE_TEST_MASTER='local-cluster[2,1,1024]' $(BIN)/python -m pytest tests/spark tests/spark/over_executors.py tests/scenarios -m spark
 
 test-oldest: export PYSPARK_PYTHON := $(abspath $(OLDEST)/bin/python)
-test-oldest: $(OLDEST)/.ready ## run the tests without peers and Spark Connect on the oldest Python and dependencies (tests/oldest.txt)
-	@$(OLDEST)/bin/python -m pytest -m "not connect and not cluster and not peer"
+test-oldest: $(OLDEST)/.ready ## run the tests without peers on the oldest Python and dependencies (tests/oldest.txt)
+	@$(OLDEST)/bin/python -m pytest -m "not cluster and not peer"
 
 $(OLDEST)/.ready: pyproject.toml tests/oldest.txt
 	@$(OLDEST_PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 10) or sys.version_info < (3, 10, 12))' || { echo "Python 3.10.12 or newer of 3.10 is needed: make test-oldest OLDEST_PYTHON=/path/to/python3.10"; exit 1; }
