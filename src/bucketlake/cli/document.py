@@ -86,7 +86,8 @@ neither. `NO_COLOR` and `TERM=dumb` switch colours off.
 
 **`--format`** writes rows as `table`, `json`, `jsonl` (an object a line), `csv` or `arrow` (an Arrow stream). In JSON
 and CSV, decimals and bytes (hexadecimal) of a table's rows are texts, times are ISO 8601, and maps are lists of `key`
-and `value`; `import` reads them back into columns of these types. JSON has null for NaN and infinity.
+and `value`; `import` reads them back into columns of these types. JSON has null for NaN and infinity,
+and NaN in a CSV is read as null.
 
 ### Exit status
 
