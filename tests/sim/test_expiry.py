@@ -16,7 +16,16 @@ import pytest
 from tests.profile import SOAK, later, often, seeds
 from tests.sim.clock import FakeClock
 from tests.sim.schedule import Scheduler
-from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, KILL_AFTER, KILL_BEFORE, FaultStorage, Killed, MapStorage
+from tests.sim.storage import (
+    FAIL_AFTER,
+    FAIL_BEFORE,
+    KILL_AFTER,
+    KILL_BEFORE,
+    FaultStorage,
+    Killed,
+    MapStorage,
+    fault_on,
+)
 from tests.sim.tables import NO_PARTITION, commit_of, create_table, data_file, make_store, message, table_schema
 
 from bucketlake.errors import BucketlakeError, NotFoundError
@@ -250,6 +259,27 @@ def test_a_death_among_changelogs_goes_on(fault: str) -> None:
         if not storage.dead:
             break
     assert call > 30
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_changelogs_of_snapshots_that_are_still_there_stay(everything: bool) -> None:
+    """An expiry writes changelogs, then takes the snapshots away: one that dies between the two, or finds that a rollback
+    came, leaves both."""
+    clear_cache()
+    inner, clock = MapStorage(), FakeClock()
+    schema = table_schema(keyed=False, partitioned=False, bucket=-1, options=SERIAL | DECOUPLED)
+    world = World(create_table(inner, clock, schema), inner.files)
+    writer = Process("w", world.store, world, random.Random(0))
+    for _ in range(12):
+        writer.write()
+    config = ExpireConfig.of(world.store, Limits(retain_max=1, retain_min=1))
+    dying = make_store(FaultStorage(inner, fault_on("delete", "/snapshot/snapshot-3", KILL_BEFORE)), clock, schema)
+    with pytest.raises(Killed):
+        expire_snapshots(dying, config)
+    assert world.store.changelog_ids() == list(range(1, 12)) and world.store.snapshot_ids() == list(range(3, 13))
+    expire_changelogs(world.store, config, everything=everything)
+    world.check()
+    assert world.store.changelog_ids() == list(range(3, 12))
 
 
 def test_a_vanished_base_is_no_failure() -> None:

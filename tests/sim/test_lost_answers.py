@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.sim.clock import FakeClock
-from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, FaultStorage, Killed, MapStorage, fault_on
+from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, KILL_BEFORE, FaultStorage, Killed, MapStorage, fault_on
 
 from bucketlake.catalog import Catalog
 from bucketlake.env import local
@@ -70,6 +70,23 @@ def test_a_lost_answer_is_settled_by_what_stands_there(name: str) -> None:
     storage = made()
     action(through(FaultStorage(storage, fault_on("put_if_absent", part, FAIL_AFTER))))
     assert seen(through(storage)) == seen(through(plain))
+
+
+@pytest.mark.parametrize("part", ["schema-0", "schema-1", "schema-2"])
+def test_a_branch_whose_maker_dies_is_none_until_it_is_whole(part: str) -> None:
+    storage = made()
+    table = through(storage).table("t").alter(AddColumn("w", BIGINT)).alter(RenameColumn("w", "x"))
+    table.write_arrow([{"k": 3, "v": 3, "x": 3}])
+    table.create_tag("v3")
+    with pytest.raises(Killed):
+        dying = FaultStorage(storage, fault_on("write", f"branch-b/schema/{part}", KILL_BEFORE))
+        through(dying).table("t").create_branch("b", "v3")
+    with pytest.raises(NotFoundError, match="the branch (lacks|has no) schema.*delete it once more"):
+        through(storage).table("t$branch_b")
+    assert [one.code for one in through(storage).table("t").fsck().findings] == ["branch-dead"]
+    through(storage).table("t").delete_branch("b")
+    through(storage).table("t").create_branch("b", "v3")
+    assert through(storage).table("t$branch_b").to_arrow().sort_by("k")["x"].to_pylist() == [None, None, 3]
 
 
 def test_a_branch_whose_mark_stays_is_made() -> None:

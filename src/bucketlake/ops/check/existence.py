@@ -31,7 +31,7 @@ from bucketlake.ops.check.inventory import (
 from bucketlake.ops.check.reach import Reach, partition_text, recorded_size
 from bucketlake.ops.check.roots import CHANGELOG, SNAPSHOT, TAG, Root, attempted
 from bucketlake.ops.clean.orphans import DAY
-from bucketlake.ops.refs.branches import CLAIM
+from bucketlake.ops.table.newest import CLAIM
 from bucketlake.ops.table.store import Store
 from bucketlake.paths import MAIN
 from bucketlake.values import dataclass

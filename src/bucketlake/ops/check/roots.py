@@ -18,6 +18,7 @@ from bucketlake.file_names import number_of
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.check.findings import Findings, Place, shown
 from bucketlake.ops.commit.strays import strays
+from bucketlake.ops.table.newest import half_made
 from bucketlake.ops.table.store import Store, next_snapshot, parallel
 from bucketlake.paths import MAIN
 from bucketlake.schema.schema import TableSchema, is_replaced, read_mapping
@@ -90,7 +91,8 @@ def _of_branch(store: Store, branch: str, findings: Findings) -> list[Root]:
     for number in sorted(below):
         cause = f"snapshots go on at {min(i for i in ids if i not in below)}, with a gap before"
         findings.add("snapshot-zombie", cause, Place(store.paths.snapshot(number), snapshot=number, holder=branch))
-    _check_schemas_of([*snapshots, *tags.values()], schemas, store, findings)
+    if not half_made(store.env, store.paths, max(schemas, default=0)):
+        _check_schemas_of([*snapshots, *tags.values()], schemas, store, findings)
     _check_counts([one for one in snapshots if one.id not in below], store, findings)
     history = [number for number in ids if number not in below]
     _check_hints(store, ids, history, findings)
@@ -138,6 +140,8 @@ def _schemas(store: Store, branch: str, findings: Findings) -> dict[int, TableSc
     ids = store.schema_ids()
     if not ids:
         findings.add("branch-dead", "it has no schema", Place(folder, holder=f"branch {branch}"))
+    elif half_made(store.env, store.paths, ids[-1]):
+        findings.add("branch-dead", "it lacks its newest schema", Place(folder, holder=f"branch {branch}"))
     found: dict[int, TableSchema] = {}
     for number in ids:
         path = store.paths.schema(number)

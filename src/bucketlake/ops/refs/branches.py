@@ -38,13 +38,12 @@ from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.entries import entry_name
+from bucketlake.ops.table.newest import CLAIM, claim
 from bucketlake.ops.table.publishing import by_catalog
 from bucketlake.ops.table.remedies import branch_remedy
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
 from bucketlake.paths import MAIN
 from bucketlake.schema.schema import TableSchema
-
-CLAIM = ".creating"  # a branch that is being made, or whose making died
 
 
 def has_branch(store: Store, name: str) -> bool:
@@ -66,10 +65,11 @@ def create_branch(store: Store, name: str, tag: str | None = None, *, if_absent:
     held = None if tag is None else store.tag(tag)
     if by_catalog(store, "create_branch", name=name, tag=tag):
         return True
-    if not put_new(store.env.storage, f"{folder}/{CLAIM}", store.env.clock.new_uuid().encode()):
+    newest = store.latest_schema().id if held is None else held.schema_id
+    if not put_new(store.env.storage, f"{folder}/{CLAIM}", claim(store.env.clock.new_uuid(), newest)):
         raise AlreadyExistsError(f"Branch name '{name}' already exists.", table=store.paths.root)
     try:
-        _fill(store, store.on_branch(name), held, tag)
+        _fill(store, store.on_branch(name), newest, held, tag)
     except BaseException:
         with suppress(StorageError):
             store.env.storage.delete_tree(folder)
@@ -79,10 +79,9 @@ def create_branch(store: Store, name: str, tag: str | None = None, *, if_absent:
     return True
 
 
-def _fill(store: Store, branch: Store, held: Snapshot | None, tag: str | None) -> None:
-    storage, newest = store.env.storage, store.latest_schema().id
+def _fill(store: Store, branch: Store, newest: int, held: Snapshot | None, tag: str | None) -> None:
+    storage = store.env.storage
     if held is not None and tag is not None:
-        newest = held.schema_id
         storage.write(branch.paths.tag(tag), encode_snapshot(held))
         storage.write(branch.paths.snapshot(held.id), encode_snapshot(revived(store, held)))
         found = store.find_tag(tag)

@@ -8,9 +8,11 @@ from bucketlake.env.env import Env
 from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError
 from bucketlake.file_names import check_path_options, number_of
 from bucketlake.ops.table.remedies import branch_remedy
-from bucketlake.paths import TablePaths
+from bucketlake.paths import MAIN, TablePaths
 from bucketlake.schema.schema import TableSchema
 
+CLAIM = ".creating"  # in the folder of a branch that is being made, or whose making died: its newest schema comes last
+_ONCE_MORE = "delete it once more, unless it is being made right now"
 _DATABASE = ".db"  # how folders of databases end
 
 
@@ -24,10 +26,12 @@ def newest_schema(env: Env, paths: TablePaths) -> TableSchema:
         if branch is not None:
             known = sorted(info.name.removeprefix("branch-") for info in env.storage.list(paths.branch_dir))
             if branch in known:
-                remedy = "delete it once more, unless it is being made right now"
-                raise NotFoundError("the branch has no schema", path=paths.root, branch=branch, remedy=remedy)
+                raise NotFoundError("the branch has no schema", path=paths.root, branch=branch, remedy=_ONCE_MORE)
             raise NotFoundError("no such branch", path=paths.root, branch=branch, remedy=branch_remedy(branch, known))
         raise NotFoundError("no table in this folder", path=paths.root, remedy=_remedy(env, paths.root))
+    if half_made(env, paths, max(ids)):
+        branch = paths.branch_name
+        raise NotFoundError("the branch lacks schemas", path=paths.root, branch=branch, remedy=_ONCE_MORE)
     newest = paths.schema(max(ids))
     schema = TableSchema.decode(env.storage.read(newest), newest, max(ids))
     try:
@@ -36,6 +40,24 @@ def newest_schema(env: Env, paths: TablePaths) -> TableSchema:
         details = {"value" if key == "path" else key: value for key, value in error.details.items()}
         raise CorruptError(error.what, remedy=error.remedy, path=newest, **details) from error
     return schema
+
+
+def half_made(env: Env, paths: TablePaths, newest: int) -> bool:
+    """Whether a branch whose newest schema is this one is being made, or its making died: its claim says which schema
+    comes last."""
+    if paths.branch_name == MAIN:
+        return False
+    try:
+        told = env.storage.read(f"{paths.branch(paths.branch_name)}/{CLAIM}")
+    except NotFoundError:
+        return False
+    last = number_of(told.decode(errors="replace").partition(" ")[2])
+    return last is not None and newest < last
+
+
+def claim(mark: str, last: int) -> bytes:
+    """What a claim says: a mark of who makes the branch, and the schema that comes last."""
+    return f"{mark} {last}".encode()
 
 
 def _remedy(env: Env, root: str) -> str:
