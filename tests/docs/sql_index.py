@@ -43,8 +43,9 @@ Pass values beside the text: `lake.sql("… WHERE id > :low", {"low": 5})`, or `
 and values: `lake.sql("SELECT * FROM {frame} WHERE id > {low}", frame=frame, low=5)`, as with `spark.sql`.
 Tables and frames of pandas, polars and Arrow stand there, too, and DataFrames of other sessions (`foreachBatch`).
 
-`IDENTIFIER('db.t')`, `IDENTIFIER(:name)` and `IDENTIFIER(?)` stand for a name, in every statement. Other expressions in
-these brackets reach Spark alone, which does not know the lake's tables.
+`IDENTIFIER('db.t')`, `IDENTIFIER(:name)` and `IDENTIFIER(?)` stand for a name, in every statement. So do variables, and
+expressions of these but `?` by `||`, `CONCAT`, `LOWER`, `REPLACE` and their like: `IDENTIFIER('db.' || :name)`. Others
+reach Spark alone, which does not know the lake's tables.
 
 `EXECUTE IMMEDIATE 'text' INTO variable USING value` runs a text.
 

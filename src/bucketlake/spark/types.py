@@ -388,7 +388,18 @@ def same_key(t: DataType, left: Column, right: Column) -> Column:
 
 def framed(spark: SparkSession, rows: pa.Table, schema: T.StructType) -> DataFrame:
     """A frame of rows in the driver."""
-    return spark.createDataFrame(filled_table(rows) if rows.num_rows else [], schema)
+    return spark.createDataFrame(filled_table(_uncut(rows)) if rows.num_rows else [], schema)
+
+
+def _uncut(rows: pa.Table) -> pa.Table:
+    """The rows with nested columns of their own: PySpark takes no lists and maps that are a part of others, where some
+    are null."""
+    for place, item in enumerate(rows.schema):
+        chunks = rows.column(place).chunks
+        if pa.types.is_nested(item.type) and any(chunk.offset for chunk in chunks):
+            own = [chunk.take(pa.array(range(len(chunk)), pa.int64())) for chunk in chunks]
+            rows = rows.set_column(place, item, pa.chunked_array(own, item.type))
+    return rows
 
 
 def mapped(
@@ -406,7 +417,9 @@ def mapped(
 
 
 def collected(frame: DataFrame) -> pa.Table:
-    """The frame's rows in the driver. VARIANT comes as its parts: PySpark's own way fails for those that are null."""
+    """The frame's rows in the driver, with nothing inside a column NOT NULL. VARIANT comes as its parts: PySpark's own
+    way fails for those that are null."""
+    frame = _loosened(frame)
     parted = T.StructType([T.StructField(f.name, _parted(f.dataType), True) for f in frame.schema.fields])
     if parted == as_nullable(frame.schema):
         return to_arrow(frame)
@@ -417,6 +430,17 @@ def collected(frame: DataFrame) -> pa.Table:
         for column, kind in zip(rows.columns, kinds, strict=True)
     ]
     return pa.Table.from_arrays(columns, names=rows.schema.names)
+
+
+def _loosened(frame: DataFrame) -> DataFrame:
+    """The frame with nothing inside its columns NOT NULL: PySpark takes no null of such a type."""
+    fields = frame.schema.fields
+    kinds = [as_nullable(item.dataType) for item in fields]
+    if all(kind == item.dataType for kind, item in zip(kinds, fields, strict=True)):
+        return frame
+    places = [f"c{place}" for place in range(len(fields))]  # names may repeat
+    columns = [F.col(place).cast(kind) for place, kind in zip(places, kinds, strict=True)]
+    return frame.toDF(*places).select(*columns).toDF(*[item.name for item in fields])
 
 
 def _marked(array: pa.Array, t: DataType) -> pa.Array:

@@ -47,6 +47,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user
 from bucketlake.predicate.tree import Constant, Predicate, columns_of
 from bucketlake.schema.schema import ROW_ID_FIELD, SEQUENCE_FIELD, TableSchema
+from bucketlake.types.arrow import canonical_array, has_required
 from bucketlake.types.model import arrow_schema
 from bucketlake.values import dataclass
 
@@ -150,10 +151,15 @@ def _patched(rows: pa.RecordBatch, patch: pa.RecordBatch, first: int) -> pa.Reco
     chosen[patch.column(ROW_ID).to_numpy() - first] = rows.num_rows + np.arange(patch.num_rows)
     indices = pa.array(chosen)
     columns = [
-        pa.concat_arrays([old, patch.column(name).cast(old.type)]).take(indices)
+        pa.concat_arrays([old, _alike(patch.column(name), old.type, name)]).take(indices)
         for name, old in zip(rows.schema.names, rows.columns, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+
+
+def _alike(values: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
+    """The values in the type of those that are there. Arrow casts no null to a type whose members are NOT NULL."""
+    return canonical_array(values, pa.field(name, kind), name) if has_required(kind) else values.cast(kind)
 
 
 class _Patches:

@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 from bucketlake.errors import UnsupportedError
 from bucketlake.lazy import pc
 from bucketlake.spark import actions
-from bucketlake.spark.types import char_columns, char_mark, collected, field_types, framed, quoted
+from bucketlake.spark.types import as_nullable, char_columns, char_mark, collected, field_types, framed, quoted
 from bucketlake.spark.write.kept import decided, decided_later
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
@@ -128,7 +128,7 @@ def hold(
     `most`: it has no more rows, for certain."""
     names = frame.columns
     plain = frame.toDF(*_places(names)) if _repeat(names) else frame
-    schema = plain.schema
+    schema = as_nullable(plain.schema)
     if not small:
         plain = decided_later(_numbered(plain) if numbered else plain)
     if _fits(schema):

@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 from bucketlake.errors import AlreadyExistsError, InvalidError, UnsupportedError
 from bucketlake.lazy import pa
 from bucketlake.spark.raised import condition_of, interrupts_stay, told_as_ours
-from bucketlake.spark.types import collected, framed, quoted
+from bucketlake.spark.types import as_nullable, collected, framed, quoted
 from bucketlake.sql.compound.tree import HIDES, Block, Branch, Declared, Each, Handler, Jump, Loop, Node, Run, Text
 from bucketlake.sql.query.immediate import is_query
 from bucketlake.sql.query.named import passing_views
@@ -96,7 +96,7 @@ class Script:
         told = tokenize(node.said.text)[0].is_word("EXECUTE") and found.columns
         if told or is_query(node.said.text):
             with told_as_ours():
-                self.rows = collected(found), found.schema
+                self.rows = collected(found), as_nullable(found.schema)
 
     def _holds(self, condition: Text, before: str = "(") -> bool:
         """Whether a condition is true: it is not where it is NULL."""
@@ -174,7 +174,7 @@ class Script:
             raise InvalidError("FOR takes a query", statement=node.query.text)
         frame = self._sql(node.query)
         with told_as_ours():
-            rows, schema = collected(frame), frame.schema
+            rows, schema = collected(frame), as_nullable(frame.schema)
         names = list(schema.names)
         if len({name.lower() for name in [*names, node.row]}) <= len(names):
             raise InvalidError(
