@@ -397,7 +397,7 @@ def _uncut(rows: pa.Table) -> pa.Table:
     for place, item in enumerate(rows.schema):
         chunks = rows.column(place).chunks
         if pa.types.is_nested(item.type) and any(chunk.offset for chunk in chunks):
-            own = [chunk.take(pa.array(range(len(chunk)), pa.int64())) for chunk in chunks]
+            own = [chunk.take(pa.array(np.arange(len(chunk)))) for chunk in chunks]
             rows = rows.set_column(place, item, pa.chunked_array(own, item.type))
     return rows
 

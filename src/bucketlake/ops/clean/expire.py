@@ -441,9 +441,7 @@ def _changelog_round(
     last = newest + 1 if everything else min(latest.id - theirs.fewest + 1, begin + left, newest)
     if not everything and last > begin:
         last = min([last, *store.consumers().values()])
-    last = min(
-        last, earliest.id
-    )  # an expiry that was given up left those of snapshots that are there, with their files
+    last = min(last, earliest.id)  # an expiry that was given up left changelogs of snapshots that are still there
     stop = min(last, begin + _most_at_once(begin, latest.id))
     if stop <= begin:
         return None
