@@ -73,7 +73,7 @@ def _by_key(table: Table, low: int, high: int, limit: int) -> _Compared:
     looked = 0
     table = table.with_options(UNMERGED)
     for keys in _keys(table, low, high):
-        asked = keys.append_column(PLACE, pa.array(range(keys.num_rows), pa.int64()))
+        asked = keys.append_column(PLACE, pa.array(np.arange(keys.num_rows)))
         old, new = (
             table.lookup(asked, how="inner", cache_bytes=CACHE_BYTES, **{"scan.snapshot-id": str(number)})
             for number in (low, high)

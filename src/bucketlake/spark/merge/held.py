@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -160,7 +161,7 @@ def _local(spark: SparkSession, data: pa.Table, names: list[str], schema: T.Stru
     schema = T.StructType([T.StructField(f.name, f.dataType, True, char_mark(f)) for f in schema.fields])
     data = data.select(schema.names)
     if numbered:
-        data = data.append_column(NUMBER, pa.array(range(data.num_rows), pa.int64()))
+        data = data.append_column(NUMBER, pa.array(np.arange(data.num_rows)))
         schema, names = schema.add(NUMBER, T.LongType(), True), [*names, NUMBER]
     named = zip(names, schema.fields, strict=True)
     schema = T.StructType([T.StructField(name, f.dataType, True, char_mark(f)) for name, f in named])
