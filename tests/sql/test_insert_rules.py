@@ -128,6 +128,18 @@ def test_store_assignment_follows_its_policy_in_either_ansi_mode(classic: Lake) 
     assert [row[0] for row in rows(lake, "SELECT i FROM db.t")] == [-1294967296, 12, None]
 
 
+def test_what_is_no_number_is_a_decimal_s_null(classic: Lake) -> None:
+    """As Spark stores it in tables of its own; what is too large stays an error."""
+    classic.sql("CREATE TABLE db.t (d DECIMAL(5, 2), a ARRAY<DECIMAL(5, 2)>)")
+    for value in ("double('NaN')", "float('-Infinity')", "double('Infinity')"):
+        classic.sql(f"INSERT INTO db.t SELECT {value}, array({value}, 1.5D)")
+    assert {(row.d, row.a[0], str(row.a[1])) for row in classic.sql("SELECT * FROM db.t").collect()} == {
+        (None, None, "1.50")
+    }
+    with pytest.raises(InvalidError, match="CAST_OVERFLOW_IN_TABLE_INSERT"):
+        classic.sql("INSERT INTO db.t SELECT 1e9D, array(1D)")
+
+
 def test_defaults_of_every_type(classic: Lake) -> None:
     lake = classic
     lake.sql("""

@@ -348,7 +348,10 @@ def _assigned(column: Column, source: T.DataType, target: T.DataType, rules: Rul
     condition = "CAST_INVALID_INPUT" if isinstance(source, T.StringType) else "CAST_OVERFLOW_IN_TABLE_INSERT"
     message = f"[{condition}] value does not fit its column [{what}]"
     refused = F.raise_error(F.concat(F.lit(message + ": "), column.cast("string"))).cast(target)
-    return F.when(column.isNotNull() & found.isNull(), refused).otherwise(found)
+    lost = column.isNotNull() & found.isNull()
+    if isinstance(source, (T.FloatType, T.DoubleType)) and isinstance(target, T.DecimalType):
+        lost &= F.abs(column) < float("inf")  # NaN is larger; both are NULL to Spark, whatever its mode
+    return F.when(lost, refused).otherwise(found)
 
 
 def _same(source: T.DataType, target: T.DataType) -> bool:
