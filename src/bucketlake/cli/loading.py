@@ -7,6 +7,7 @@ store_rows(catalog, …)        the rows in a table that is new, grows, or is re
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 from functools import partial
 
@@ -207,7 +208,10 @@ def _typed(
 
 
 def _remedy_of(source: Source, item: pa.Field, given: pa.DataType) -> str:
-    fits = type_text(from_arrow_type(with_leaves(given, _known))) if pa.types.is_nested(given) else "STRING"
+    fits = "STRING"
+    if pa.types.is_nested(given):
+        with suppress(UnsupportedError):
+            fits = type_text(from_arrow_type(with_leaves(given, _known)))
     remedy = f"mend the file, or --type '{item.name}={fits}' for a new table"
     if source.shape.form == "csv" and (pa.types.is_floating(item.type) or pa.types.is_decimal(item.type)):
         return f"{remedy}; --decimal , where a comma stands before the fraction"
