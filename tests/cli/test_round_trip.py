@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.cli.conftest import Run
 
@@ -53,6 +54,17 @@ def test_values_come_back(form: str, run: Run, tmp_path: Path, monkeypatch: pyte
     if "json" in form:  # which has no word for infinity
         expected[2]["real"] = None
     assert back.to_arrow().to_pylist() == expected
+
+
+def test_texts_of_a_file_with_types_are_no_hexadecimal(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, kind in {"t": pa.string(), "u": pa.large_string()}.items():
+        pq.write_table(pa.table({"v": pa.array(["cafe", "hello"], kind)}), f"{name}.parquet")
+        done = run("import", f"{name}.parquet", "--type", "v=BYTES", warehouse="wh")
+        assert done.status == 0, done.err
+        assert bucketlake.open("wh").table(name).to_arrow()["v"].to_pylist() == [b"cafe", b"hello"]
 
 
 @pytest.mark.parametrize(

@@ -173,12 +173,18 @@ def _batches(found: Incoming, source: Source, names: Sequence[str]) -> Iterator[
         return
     if source.shape.form in ("json", "jsonl"):
         own = [found.read.field(item.name) for item in schema]
-        batches = read_json(source, pa.schema(own))
-    else:
-        there = native_schema(source).names
-        batches = read_native(source, [name for name in names if name in there])
-    for batch in batches:
-        yield _typed(batch, schema, source, cast_members)
+        for batch in read_json(source, pa.schema(own)):
+            yield _typed(batch, schema, source, cast_members)
+        return
+    there = native_schema(source).names
+    for batch in read_native(source, [name for name in names if name in there]):
+        yield _typed(batch, schema, source, _cast_native)
+
+
+def _cast_native(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Texts of files that have a type for bytes are no hexadecimal."""
+    is_text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
+    return values.cast(kind) if is_text else cast_members(values, kind)
 
 
 def _typed(
