@@ -61,10 +61,13 @@ def test_texts_of_a_file_with_types_are_no_hexadecimal(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name, kind in {"t": pa.string(), "u": pa.large_string()}.items():
-        pq.write_table(pa.table({"v": pa.array(["cafe", "hello"], kind)}), f"{name}.parquet")
-        done = run("import", f"{name}.parquet", "--type", "v=BYTES", warehouse="wh")
+        texts = pa.array(["cafe", "hello"], kind)
+        pq.write_table(pa.table({"v": texts, "r": pa.StructArray.from_arrays([texts], ["m"])}), f"{name}.parquet")
+        types = ["--type", "v=BYTES", "--type", "r=ROW<m BYTES>"]
+        done = run("import", f"{name}.parquet", *types, warehouse="wh")
         assert done.status == 0, done.err
-        assert bucketlake.open("wh").table(name).to_arrow()["v"].to_pylist() == [b"cafe", b"hello"]
+        rows = bucketlake.open("wh").table(name).to_arrow().to_pylist()
+        assert rows == [{"v": value, "r": {"m": value}} for value in (b"cafe", b"hello")]
 
 
 @pytest.mark.parametrize(

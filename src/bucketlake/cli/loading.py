@@ -21,6 +21,7 @@ from bucketlake.cli.sources import Dialect, Source, native_schema, read_native, 
 from bucketlake.creation import create_with_rows
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.lazy import pc
 from bucketlake.table import Table
 from bucketlake.types.model import from_arrow_type, type_text
 from bucketlake.values import dataclass
@@ -178,13 +179,7 @@ def _batches(found: Incoming, source: Source, names: Sequence[str]) -> Iterator[
         return
     there = native_schema(source).names
     for batch in read_native(source, [name for name in names if name in there]):
-        yield _typed(batch, schema, source, _cast_native)
-
-
-def _cast_native(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Texts of files that have a type for bytes are no hexadecimal."""
-    is_text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
-    return values.cast(kind) if is_text else cast_members(values, kind)
+        yield _typed(batch, schema, source, partial(cast_members, texts=pc.cast))
 
 
 def _typed(

@@ -14,6 +14,8 @@ from bucketlake.types.arrow import list_offsets
 
 __all__ = ["cast_members", "holds", "is_uuid", "of_text", "together", "with_leaves"]
 
+Cast = Callable[[pa.Array, pa.DataType], pa.Array]
+
 
 def is_uuid(kind: pa.DataType) -> bool:
     """Whether it is Arrow's type of UUIDs."""
@@ -60,30 +62,32 @@ def _common(items: Sequence[pa.Field]) -> pa.Field:
     return pa.unify_schemas([pa.schema([item]) for item in told or items], promote_options="permissive").field(0)
 
 
-def cast_members(values: pa.Array, kind: pa.DataType) -> pa.Array:
+def cast_members(values: pa.Array, kind: pa.DataType, texts: Cast | None = None) -> pa.Array:
     """Values as a type: UUIDs as text; where it is a map, objects as maps of their members (what is null or not there
-    is no entry) and lists of objects of a `key` and a `value`, as `export` writes maps.
+    is no entry) and lists of objects of a `key` and a `value`, as `export` writes maps. `texts`: how texts at any depth
+    become values, by `of_text` if not given; in files that have a type for bytes they are no hexadecimal.
 
     Raises: an error of Arrow's for a value that the type cannot hold.
     """
+    texts = texts or of_text
     given, missing = values.type, values.is_null() if values.null_count else None
     if given == kind:
         return values
     if values.null_count == len(values):  # of whatever type: nothing is known of it
         return pa.nulls(len(values), kind)
     if pa.types.is_string(given):
-        return of_text(values, kind)
+        return texts(values, kind)
     if is_uuid(given) and pa.types.is_string(kind):
         return _uuid_texts(values, missing)
     if pa.types.is_struct(given) and pa.types.is_map(kind):
-        return _as_map(values, kind, missing)
+        return _as_map(values, kind, missing, texts)
     if pa.types.is_list(given) and pa.types.is_map(kind):
-        return _of_pairs(values, kind, missing)
+        return _of_pairs(values, kind, missing, texts)
     if pa.types.is_struct(given) and pa.types.is_struct(kind):
-        members = [_member(values, item) for item in kind.fields]
+        members = [_member(values, item, texts) for item in kind.fields]
         return pa.StructArray.from_arrays(members, fields=list(kind.fields), mask=missing)
     if pa.types.is_list(given) and pa.types.is_list(kind):
-        elements = cast_members(values.flatten(), kind.value_type)
+        elements = cast_members(values.flatten(), kind.value_type, texts)
         return pa.ListArray.from_arrays(list_offsets(values), elements, type=kind, mask=missing)
     return values.cast(kind)
 
@@ -101,13 +105,13 @@ def of_text(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     return texts.cast(kind)
 
 
-def _member(values: pa.StructArray, item: pa.Field) -> pa.Array:
+def _member(values: pa.StructArray, item: pa.Field, texts: Cast) -> pa.Array:
     place = values.type.get_field_index(item.name)
-    return pa.nulls(len(values), item.type) if place < 0 else cast_members(values.field(place), item.type)
+    return pa.nulls(len(values), item.type) if place < 0 else cast_members(values.field(place), item.type, texts)
 
 
-def _as_map(values: pa.StructArray, kind: pa.MapType, missing: pa.Array | None) -> pa.MapArray:
-    members = [cast_members(member, kind.item_type) for member in values.flatten()]
+def _as_map(values: pa.StructArray, kind: pa.MapType, missing: pa.Array | None, texts: Cast) -> pa.MapArray:
+    members = [cast_members(member, kind.item_type, texts) for member in values.flatten()]
     there = np.empty((len(values), len(members)), bool)
     for place, member in enumerate(members):
         there[:, place] = member.is_valid().to_numpy(zero_copy_only=False)
@@ -119,14 +123,14 @@ def _as_map(values: pa.StructArray, kind: pa.MapType, missing: pa.Array | None) 
     return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=missing)
 
 
-def _of_pairs(values: pa.ListArray, kind: pa.MapType, missing: pa.Array | None) -> pa.Array:
+def _of_pairs(values: pa.ListArray, kind: pa.MapType, missing: pa.Array | None, texts: Cast) -> pa.Array:
     pairs = values.flatten()
     if pairs.null_count == len(pairs):
         pairs = pa.nulls(len(pairs), pa.struct([kind.key_field.with_name("key"), kind.item_field.with_name("value")]))
     if not pa.types.is_struct(pairs.type) or [item.name for item in pairs.type.fields] != ["key", "value"]:
         return values.cast(kind)
     keys, items = pairs.flatten()
-    keys, items = cast_members(keys, kind.key_type), cast_members(items, kind.item_type)
+    keys, items = cast_members(keys, kind.key_type, texts), cast_members(items, kind.item_type, texts)
     return pa.MapArray.from_arrays(list_offsets(values), keys, items, type=kind, mask=missing)
 
 
