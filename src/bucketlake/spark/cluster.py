@@ -105,6 +105,11 @@ def is_connect(spark: SparkSession) -> bool:
     return ".connect." in type(spark).__module__
 
 
+def runs_here(spark: SparkSession) -> bool:
+    """Whether the tasks are known to run on this machine."""
+    return not is_connect(spark) and bool(_LOCAL.fullmatch(_master(spark)))
+
+
 def _application(spark: SparkSession) -> Any:
     """What the executors are of: a classic session's context, since each micro-batch of a stream comes with a session
     of its own; a Connect session itself, for what is sent to its tasks is its own."""
@@ -118,7 +123,7 @@ def ensure_package(spark: SparkSession) -> None:
     """
     if _application(spark) in _READY:
         return
-    local = not is_connect(spark) and bool(_LOCAL.fullmatch(_master(spark)))
+    local = runs_here(spark)
     if not local or not _is_this_python(spark):
         own = digest()
         missing, found = _ask(spark)

@@ -60,8 +60,8 @@ def narrowed(frame: DataFrame, fields: Sequence[DataField]) -> DataFrame:
 def widened(batch: pa.RecordBatch, fields: Sequence[DataField]) -> pa.RecordBatch:
     """The decimals again, digit for digit."""
     for item in fields:
-        if _is_short(item):
-            place = batch.schema.get_field_index(item.name)
+        place = batch.schema.get_field_index(item.name) if _is_short(item) else -1
+        if place >= 0 and pa.types.is_float64(batch.schema.field(place).type):
             kind = arrow_type(item.type)
             column = _decimals(batch.column(place), kind)
             batch = batch.set_column(place, pa.field(item.name, kind, item.type.nullable), column)

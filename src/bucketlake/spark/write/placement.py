@@ -37,6 +37,7 @@ from bucketlake.spark.write.bucketing import bucket_column, range_column, share_
 from bucketlake.spark.write.counting import count_rows, evaluated_once, numbered_column
 from bucketlake.spark.write.first_load import first_load, is_cheap
 from bucketlake.spark.write.key_index import build_index
+from bucketlake.spark.write.parquet_rows import Source
 from bucketlake.values import dataclass
 
 FEW_FILES = 64  # tasks x buckets below which a shuffle costs more than it saves
@@ -66,27 +67,39 @@ class _Plan:
 @dataclass(frozen=True, slots=True)
 class Given:
     """What rows are. `kinds`: name of a further column with row kinds; `overwrite`: what is there goes away; `once`:
-    they may be evaluated once only, as those of a stream's batch, whose plan does not show what they cost."""
+    they may be evaluated once only, as those of a stream's batch, whose plan does not show what they cost; `source`:
+    what they were made of, where no value has changed since but by casts to the table's types."""
 
     kinds: str | None = None
     overwrite: bool = False
     once: bool = False
+    source: Source | None = None
 
 
 GIVEN = Given()
 
 
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Rows in the tasks that write them, and these tasks' template; `stay`: any task may write any of the rows."""
+
+    frame: DataFrame
+    template: WriteTask
+    stay: bool
+
+
 @contextmanager
 def placed(
     spark: SparkSession, store: Store, frame: DataFrame, template: WriteTask, given: Given = GIVEN
-) -> Iterator[tuple[DataFrame, WriteTask]]:
-    """The rows, in the tasks that write them, and these tasks' template; `template` is for one more, the driver."""
+) -> Iterator[Placed]:
+    """The rows, in the tasks that write them; `template` is for one more, the driver."""
     placement = _PLACEMENTS[store.schema.bucket_mode](spark, store, given)
     with placement.planned(frame, template) as plan:
         if plan.tasks == 1 or placement.stays(plan):
-            yield plan.frame.coalesce(plan.tasks), plan.template
+            yield Placed(plan.frame.coalesce(plan.tasks), plan.template, stay=True)
         else:
-            yield plan.frame.repartitionById(plan.tasks, placement.owner(plan)), plan.template
+            moved = plan.frame.repartitionById(plan.tasks, placement.owner(plan))
+            yield Placed(moved, plan.template, stay=False)
 
 
 def indexed(spark: SparkSession, store: Store, template: WriteTask) -> WriteTask:
@@ -212,7 +225,8 @@ class _Postpone(_Fixed):
         with evaluated_once(self.spark, frame, self.given.once) as kept:
             counted = count_rows(self.store, kept)
             template = with_numbers(self.store, template, counted.amounts, self.given.overwrite)
-            yield _Plan(kept, template, len(counted.codes) or None, codes=counted.codes)
+            partitions = (len(counted.codes) or None) if self.schema.partition_keys else 1
+            yield _Plan(kept, template, partitions, codes=counted.codes)
 
     def stays(self, plan: _Plan) -> bool:
         return writes_pending(self.schema) or super().stays(plan)

@@ -25,8 +25,9 @@ from bucketlake.ops.table.messages import CommitMessage, WriteTask
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.postpone_write import write_counted
 from bucketlake.ops.write.write import write_batches
-from bucketlake.spark.cluster import ensure_package, is_answer, messages_of, parallelism, roomy, run_tasks
+from bucketlake.spark.cluster import ensure_package, is_answer, messages_of, parallelism, roomy, run_tasks, run_values
 from bucketlake.spark.write.narrow import narrowed, unmeasured_batches, widened
+from bucketlake.spark.write.parquet_rows import ReadThen, shares_of
 from bucketlake.spark.write.placement import GIVEN, Given, placed, warn_of_load
 from bucketlake.values import dataclass
 
@@ -103,10 +104,15 @@ def write_in_tasks(
     """
     ensure_package(spark)
     whole = template.assigners
-    with placed(spark, store, frame, template, given) as (rows_in, template):
+    with placed(spark, store, frame, template, given) as rows:
+        template, fields = rows.template, store.schema.fields
         stage = WriteStage(store, template, template.tasks - 1, given.kinds)
-        with unmeasured_batches(frame, store.schema.fields, row_width(store)):
-            results = run_tasks(narrowed(rows_in, store.schema.fields), stage)
+        shares = shares_of(spark, store, given.source, stage.tasks) if rows.stay and given.source is not None else None
+        if shares is not None:
+            results = run_values(spark, shares, ReadThen(stage))
+        else:
+            with unmeasured_batches(frame, fields, row_width(store)):
+                results = run_tasks(narrowed(rows.frame, fields), stage)
     messages = messages_of(store, results)
     try:
         left = [batch for result in results if isinstance(result, Rows) for batch in pa.ipc.open_stream(result.data)]

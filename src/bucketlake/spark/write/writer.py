@@ -46,6 +46,7 @@ from bucketlake.spark.maintain.compaction import after_write
 from bucketlake.spark.types import chars_are_text, collected, conform, literal, spark_type
 from bucketlake.spark.write import tasks
 from bucketlake.spark.write.ordered import write_in_order
+from bucketlake.spark.write.parquet_rows import Source
 from bucketlake.spark.write.placement import Given, indexed
 from bucketlake.types.model import DataField, Root
 from bucketlake.types.spaced import padded
@@ -77,6 +78,7 @@ class WriteRequest:
     loading: Loading | None = None  # of COPY INTO: files that the rows come from, committed once
     later: Callable[[Callable[[], object]], None] | None = None  # takes what follows the commit, to be called later
     before_commit: Callable[[], None] | None = None  # called when the files are written; its errors undo the write
+    source: Source | None = None  # what the rows were made of by names, places and casts alone; by default themselves
 
     def tell(self, step: str) -> None:
         """Report a step."""
@@ -120,6 +122,7 @@ def write(spark: SparkSession, table: Table, frame: DataFrame | pa.Table, reques
     if isinstance(frame, pa.Table):
         rows, local, kinds = frame, True, request.kinds
     else:
+        request = replace(request, source=request.source or Source(frame, tuple(frame.columns)))
         table, rows, kinds = _conformed(spark, table, frame, request)
         local = request.local or frame.isLocal()
     store = table.store
@@ -223,7 +226,8 @@ def _written(
         if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC and sum(batch.num_rows for batch in batches) > FEW_KEYS:
             template = indexed(spark, store, template)
         return tasks.write_in_driver(store, batches, template, request.kinds, overwrite)
-    how = Given(request.kinds, overwrite, once=request.batch is not None)
+    once = request.batch is not None
+    how = Given(request.kinds, overwrite, once, None if once or request.kinds else request.source)
     return tasks.write_in_tasks(spark, store, rows, template, how)
 
 

@@ -20,6 +20,7 @@ from bucketlake.schema.merging import MERGE_SCHEMA
 from bucketlake.spark.assignment import positional
 from bucketlake.spark.instants import shown_type
 from bucketlake.spark.types import quoted, spark_type
+from bucketlake.spark.write.parquet_rows import Source
 from bucketlake.spark.write.replacing import replaced_partition
 from bucketlake.spark.write.writer import DYNAMIC_OVERWRITE, OVERWRITE_MODE, WriteRequest, write
 from bucketlake.sql.query import query
@@ -79,14 +80,16 @@ class Insert:
             table.table.for_writing()  # refuses it, whatever the rows
         static = _static(self, table)
         frame = query.run(lake, self.query)
+        source = None
         if self.by_name:
             values = [F.expr(_static_cast(text, column, table.schema)).alias(column) for column, text in static.items()]
             frame = frame.select("*", *values) if values else frame
         else:
             listed = _listed(self, _order(frame, self, table, static))
+            source = Source(frame, tuple(listed))
             frame = positioned(frame, listed, table, static)
         partition = _static_values(lake, static, table) or None
-        request = WriteRequest(local=Cursor(self.query).sees("VALUES"), evolves=self.by_name, read=read)
+        request = WriteRequest(local=Cursor(self.query).sees("VALUES"), evolves=self.by_name, read=read, source=source)
         if self.replaced is not None:
             partition = replaced_partition(self.replaced, table.table)
             request = replace(request, mode="overwrite", partition=partition, dynamic=False)

@@ -31,6 +31,7 @@ from bucketlake.schema.given import new_schema
 from bucketlake.schema.schema import TableSchema
 from bucketlake.spark import instants
 from bucketlake.spark.types import as_nullable, field_types, quoted
+from bucketlake.spark.write.parquet_rows import Source
 from bucketlake.spark.write.writer import WriteRequest, write
 from bucketlake.sql.query import query
 from bucketlake.sql.rows.target import may_read
@@ -147,7 +148,7 @@ class TableCreation:
             name.full, made.schema, made.partition_keys, made.primary_keys, made.options, made.comment
         )
         if frame is not None:
-            request = WriteRequest(operation=clause.operation)
+            request = WriteRequest(operation=clause.operation, source=_source(frame, made))
             _filled(lake, draft, frame.toDF(*[f.name for f in made.fields]), request, clause.if_not_exists)
         elif not lake.catalog.publish_table(draft) and not clause.if_not_exists:
             raise _taken(draft)
@@ -204,7 +205,9 @@ def _replaced(
         lake.spark,
         Table(replacement.new, name),
         rows,
-        WriteRequest("overwrite", dynamic=False, operation=operation, before_commit=switch),
+        WriteRequest(
+            "overwrite", dynamic=False, operation=operation, before_commit=switch, source=_source(frame, made)
+        ),
     )
 
 
@@ -218,8 +221,12 @@ def create_as(lake: Lake, clause: CreateTable, frame: DataFrame) -> None:
     draft = lake.catalog.draft_table(
         name.full, made.fields, made.partition_keys, made.primary_keys, made.options, made.comment
     )
-    request = WriteRequest(operation=clause.operation)
+    request = WriteRequest(operation=clause.operation, source=_source(frame, made))
     _filled(lake, draft, frame.toDF(*[f.name for f in made.fields]), request, if_not_exists=False)
+
+
+def _source(frame: DataFrame, made: _Definition) -> Source:
+    return Source(frame, tuple(field.name for field in made.fields))
 
 
 def _taken(draft: Table) -> AlreadyExistsError:

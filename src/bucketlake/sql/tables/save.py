@@ -14,6 +14,7 @@ from bucketlake.options.engines import CONNECTOR_KEYS
 from bucketlake.options.options import option_keys, option_text
 from bucketlake.spark import instants
 from bucketlake.spark.settings import substituted
+from bucketlake.spark.write.parquet_rows import Source
 from bucketlake.spark.write.replacing import replaced_partition
 from bucketlake.spark.write.writer import DYNAMIC_OVERWRITE, OVERWRITE_MODE, WriteRequest, write
 from bucketlake.sql.query.travel import session_options
@@ -93,9 +94,10 @@ def _written(lake: Lake, frame: DataFrame, name: names.LakeName, request: Saving
     keys = list(table.schema.partition_keys)
     check_definition(table, request, own)
     table = table.with_options(options)
-    if request.by_position:
-        frame = positioned(frame, table.schema.field_names, table, {})
     written = WriteRequest(evolves=not request.by_position)
+    if request.by_position:
+        written = replace(written, source=Source(frame, tuple(table.schema.field_names)))
+        frame = positioned(frame, table.schema.field_names, table, {})
     where = next((request.options[key] for key in _WHERE if key in request.options), None)
     if where is not None and request.mode != "overwrite":
         raise UnsupportedError("replace_where goes with mode overwrite", mode=request.mode)

@@ -1,0 +1,235 @@
+"""Rows that are nothing but those of parquet files: the tasks that write them read the files themselves.
+
+Handing rows to Python costs Spark more than reading the files, sorting and encoding together. Only what is proved goes
+this way: Spark itself says that the rows are those of `spark.read.parquet` (`DataFrame.sameSemantics`), nothing of them
+is cached, its settings are those under which both readers say the same, and every column is of one of the plain types
+below, in the files as in the table. All else goes through Spark.
+
+Spec: docs/spec/writing.md#parquet-files
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from os.path import dirname, getsize, isfile
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from bucketlake.errors import CorruptError
+from bucketlake.ops.table.store import Store
+from bucketlake.spark import instants
+from bucketlake.spark.cluster import Action, runs_here, unpickled
+from bucketlake.spark.types import quoted, spark_type
+from bucketlake.types.model import MAX_LENGTH, DataField, Root, arrow_type
+from bucketlake.values import dataclass
+
+LEAST_BYTES = 16 << 20  # of all files: fewer are read by Spark before it has said what they are
+MOST_FILES = 1_000  # whose footers the driver reads
+_MOST_ROOTS = 32  # more are listed by a job of Spark's
+_PATTERN = re.compile(r"[][*?{}\\]")  # what Spark takes for one in a path
+_BATCH_ROWS = 1 << 16
+_BATCH_BYTES = 4 << 20
+_CHUNK = 1 << 20  # of a column of a row group that is read at once
+_PLAIN = {
+    *(Root.BOOLEAN, Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.FLOAT, Root.DOUBLE, Root.DECIMAL),
+    *(Root.VARCHAR, Root.VARBINARY, Root.DATE, Root.TIMESTAMP, Root.TIMESTAMP_LTZ),
+}
+_TIMES = {Root.DATE, Root.TIMESTAMP, Root.TIMESTAMP_LTZ}
+_MICROSECONDS = 6
+# What Spark must say: with others it passes over files, or over names, or takes days for those of another calendar.
+_SETTINGS = {
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.parquet.fieldId.read.enabled": "false",
+}
+_REBASE = "spark.sql.parquet.datetimeRebaseModeInRead"
+_SPARK_VERSION = b"org.apache.spark.version"
+_LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Rows as they came to a write. `columns`: the table's column that each of the frame's becomes, in its order."""
+
+    frame: DataFrame
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Row groups of one file, of `length` bytes when it was looked at."""
+
+    path: str
+    length: int
+    groups: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one task reads; picklable. `columns`: those of the files, and `fields`: the table's that they become."""
+
+    pieces: tuple[Piece, ...]
+    columns: tuple[str, ...]
+    fields: tuple[DataField, ...]
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows, under the table's names; CorruptError for a file that cannot be read, or is another by now."""
+        names = [field.name for field in self.fields]
+        for piece in self.pieces:
+            try:
+                for batch in _read(piece, self.columns, self.fields):
+                    yield pa.RecordBatch.from_arrays(batch.columns, names=names)
+            except (OSError, pa.ArrowException) as error:
+                raise CorruptError("cannot read a parquet file", file=piece.path, cause=str(error)) from error
+
+
+@dataclass(frozen=True)
+class ReadThen:
+    """An action of tasks whose rows are those of shares."""
+
+    action: Action
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[object]:
+        """The action, once over all rows of the task's share, or the error in its files."""
+        try:
+            yield from self.action(batch for share in unpickled(batches) for batch in share.batches())
+        except CorruptError as error:
+            yield error
+
+
+def shares_of(spark: SparkSession, store: Store, source: Source, tasks: int) -> list[Share] | None:
+    """The rows for at most `tasks` tasks, in the files' order; None where it is not proved that the files alone say
+    what they are, or where they are few."""
+    fields = _targets(store, source)
+    if fields is None or not runs_here(spark):
+        return None
+    if any(field.type.root is Root.TIMESTAMP for field in fields) and instants.rules(spark, store.options).instants:
+        return None
+    sizes = _lengths(source.frame)
+    if sizes is None or sum(sizes.values()) < LEAST_BYTES or not _is_scan(spark, source.frame, list(sizes)):
+        return None
+    rebased = any(field.type.root in _TIMES for field in fields)
+    settings = {**_SETTINGS, _REBASE: "CORRECTED"} if rebased else _SETTINGS
+    if any(str(spark.conf.get(key)).upper() != value.upper() for key, value in settings.items()):
+        return None
+    columns = tuple(source.frame.columns)
+    groups: list[tuple[str, int, int, int]] = []
+    for path, length in sizes.items():
+        try:
+            with pq.ParquetFile(path) as file:
+                if not _fits(file, columns, fields):
+                    return None
+                found = file.metadata
+                sized = [found.row_group(number).total_byte_size for number in range(found.num_row_groups)]
+        except (OSError, pa.ArrowException):
+            return None  # Spark says what is wrong with it
+        groups += [(path, length, number, size) for number, size in enumerate(sized)]
+    return [Share(pieces, columns, fields) for pieces in _dealt(groups, tasks)]
+
+
+def _targets(store: Store, source: Source) -> tuple[DataField, ...] | None:
+    """The table's column of each of the frame's, where all of both are there and no value changes on its way."""
+    by_name = {field.name: field for field in store.schema.fields}
+    given = source.frame.schema.fields
+    found = tuple(by_name[name] for name in source.columns if name in by_name)
+    if not len(given) == len(found) == len(by_name) == len(set(source.columns)):
+        return None
+    if len({item.name.lower() for item in given}) < len(given) or any("." in item.name for item in given):
+        return None  # a name with a point is a path to Arrow
+    if any(set(item.metadata or ()) - {"comment"} for item in given):
+        return None  # Spark pads CHAR as it reads, and fills in defaults
+    same = (
+        _is_plain(field) and item.dataType == spark_type(field.type) for item, field in zip(given, found, strict=True)
+    )
+    return found if all(same) else None
+
+
+def _is_plain(field: DataField) -> bool:
+    """Whether the column takes every value of its Spark type as it is."""
+    kind = field.type
+    if kind.root not in _PLAIN or field.default is not None:
+        return False
+    if kind.root in (Root.VARCHAR, Root.VARBINARY):
+        return kind.length == MAX_LENGTH
+    return kind.root not in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ) or kind.precision in (None, _MICROSECONDS)
+
+
+def _lengths(frame: DataFrame) -> dict[str, int] | None:
+    """The frame's files on this machine, by path, and their lengths; None where it has none, others or too many."""
+    files = frame.inputFiles()
+    if not 0 < len(files) <= MOST_FILES:
+        return None
+    found = {}
+    for url in sorted(files):
+        parts = urlsplit(url)
+        path = unquote(parts.path)
+        if parts.scheme != "file" or parts.netloc or parts.query or parts.fragment or not isfile(path):
+            return None
+        found[path] = getsize(path)
+    return found
+
+
+def _is_scan(spark: SparkSession, frame: DataFrame, paths: Sequence[str]) -> bool:
+    """Whether the rows are all of these files, their columns as they are, read now."""
+    for roots in (sorted({dirname(path) for path in paths}), paths):
+        if len(roots) > _MOST_ROOTS or any(_PATTERN.search(root) for root in roots):
+            continue
+        base = spark.read.schema(frame.schema).parquet(*roots)
+        listed = base.select(*[quoted(name) for name in frame.columns])
+        if frame.sameSemantics(base) or frame.sameSemantics(listed):
+            levels = [found.storageLevel for found in (frame, base, listed)]
+            return not any(level.useMemory or level.useDisk or level.useOffHeap for level in levels)
+    return False
+
+
+def _fits(file: pq.ParquetFile, columns: Sequence[str], fields: Sequence[DataField]) -> bool:
+    """Whether each column is a plain one of the field's own type, and no time one of another calendar."""
+    leaves = [file.schema.column(number) for number in range(len(file.schema))]
+    flat = {leaf.path: leaf for leaf in leaves if leaf.path == leaf.name and leaf.max_repetition_level == 0}
+    arrow, tops = file.schema_arrow, [name.lower() for name in file.schema_arrow.names]
+    notes = file.metadata.metadata or {}
+    if any(key in notes for key in _LEGACY) or int(notes.get(_SPARK_VERSION, b"4").split(b".")[0]) < 3:
+        return False
+    for name, field in zip(columns, fields, strict=True):
+        leaf = flat.get(name)
+        if leaf is None or tops.count(name.lower()) > 1 or leaf.max_definition_level > 1:
+            return False
+        if leaf.physical_type == "INT96" or not _is_of(arrow.field(name).type, field):
+            return False
+    return True
+
+
+def _is_of(found: pa.DataType, field: DataField) -> bool:
+    wanted = arrow_type(field.type)
+    if field.type.root is Root.TIMESTAMP_LTZ:
+        return bool(pa.types.is_timestamp(found)) and found.unit == "us" and found.tz is not None
+    return bool(found == wanted)
+
+
+def _dealt(groups: Sequence[tuple[str, int, int, int]], tasks: int) -> list[tuple[Piece, ...]]:
+    """Row groups (file, its length, number, bytes) in runs of about the same bytes, each by file."""
+    total = sum(size for *_, size in groups) or 1
+    shares: list[dict[tuple[str, int], list[int]]] = [{} for _ in range(max(tasks, 1))]
+    before = 0
+    for path, length, number, size in groups:
+        place = min((before + size // 2) * len(shares) // total, len(shares) - 1)
+        shares[place].setdefault((path, length), []).append(number)
+        before += size
+    return [tuple(Piece(*file, tuple(numbers)) for file, numbers in share.items()) for share in shares if share]
+
+
+def _read(piece: Piece, columns: Sequence[str], fields: Sequence[DataField]) -> Iterator[pa.RecordBatch]:
+    with pq.ParquetFile(piece.path, buffer_size=_CHUNK, page_checksum_verification=True) as file:
+        found = file.metadata
+        if getsize(piece.path) != piece.length or found.num_row_groups <= max(piece.groups):
+            raise OSError("the file is another than when the write began")
+        if not _fits(file, columns, fields):
+            raise OSError("the file has other columns than when the write began")
+        sizes = [found.row_group(number) for number in piece.groups]
+        width = sum(group.total_byte_size for group in sizes) // max(sum(group.num_rows for group in sizes), 1)
+        rows = max(min(_BATCH_ROWS, _BATCH_BYTES // max(width, 1)), 1)
+        yield from file.iter_batches(rows, row_groups=list(piece.groups), columns=list(columns), use_threads=False)

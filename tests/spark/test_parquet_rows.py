@@ -1,0 +1,296 @@
+"""Rows of parquet files that tasks read themselves: the rows that Spark reads, and only where that is proved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from tests.profile import later
+
+from bucketlake.errors import BucketlakeError, CorruptError, InvalidError
+from bucketlake.spark.session import Lake
+from bucketlake.spark.write import parquet_rows, tasks
+
+pytestmark = pytest.mark.spark
+
+ROWS = 25_000  # more than a task sends back to the driver
+DDL = (
+    "k BIGINT NOT NULL, flag BOOLEAN, i8 TINYINT, i16 SMALLINT, i32 INT, f FLOAT, d DOUBLE, short DECIMAL(9, 2), "
+    "long DECIMAL(30, 5), text STRING, bytes BINARY, day DATE, instant TIMESTAMP, local TIMESTAMP_NTZ"
+)
+KINDS = {
+    "append": "'bucket' = '-1'",
+    "fixed": "'primary-key' = 'k', 'bucket' = '3'",
+    "dynamic": "'primary-key' = 'k', 'bucket' = '-1', 'dynamic-bucket.target-row-num' = '20000'",
+    "postpone": "'primary-key' = 'k', 'bucket' = '-2'",
+    "vectors": "'primary-key' = 'k', 'bucket' = '2', 'deletion-vectors.enabled' = 'true'",
+}
+
+
+@pytest.fixture
+def looked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many tasks read files themselves, a number for each write that asked."""
+    found: list[int] = []
+    asked = tasks.shares_of
+
+    def shares_of(*given: Any) -> Any:
+        shares = asked(*given)
+        found.append(0 if shares is None else len(shares))
+        return shares
+
+    monkeypatch.setattr(parquet_rows, "LEAST_BYTES", 1)
+    monkeypatch.setattr(tasks, "shares_of", shares_of)
+    return found
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Two files of every plain type, with nulls, in several row groups."""
+    folder = tmp_path_factory.mktemp("plain rows é%20")
+    rows = _rows(2 * ROWS)
+    pq.write_table(rows.slice(0, ROWS), folder / "a b.parquet", row_group_size=6_000)
+    new = {"use_dictionary": False, "data_page_version": "2.0", "store_decimal_as_integer": True}
+    pq.write_table(rows.slice(ROWS), folder / "c.parquet", row_group_size=9_000, compression="zstd", **new)
+    yield str(folder)
+
+
+def _rows(count: int) -> pa.Table:
+    random = np.random.default_rng(5)
+
+    def some(values: Any, kind: pa.DataType) -> pa.Array:
+        return pa.array(values, kind, mask=random.random(count) < 0.1)
+
+    whole = random.integers(-(10**8), 10**8, count)
+    times = random.integers(-(10**15), 10**15, count)
+    wide = np.array([Decimal(int(value)).scaleb(-5) * 10**12 for value in whole], object)
+    return pa.table(
+        {
+            "k": pa.array(random.permutation(count), pa.int64()),
+            "flag": some(whole > 0, pa.bool_()),
+            "i8": some(whole % 256 - 128, pa.int8()),
+            "i16": some(whole % 65_536 - 32_768, pa.int16()),
+            "i32": some(whole, pa.int32()),
+            "f": some((whole / 7).astype(np.float32), pa.float32()),
+            "d": some(np.where(whole % 5 == 0, -0.0, whole / 7), pa.float64()),
+            "short": some(
+                np.array([Decimal(int(value) % 10**8).scaleb(-2) for value in whole], object), pa.decimal128(9, 2)
+            ),
+            "long": some(wide, pa.decimal128(30, 5)),
+            "text": some([f"é{value % 999}" for value in whole], pa.string()),
+            "bytes": some([bytes([value % 256]) * 3 for value in whole], pa.binary()),
+            "day": some((whole % 200_000 - 100_000).astype(np.int32), pa.int32()).cast(pa.date32()),
+            "instant": some(times, pa.int64()).cast(pa.timestamp("us", "Europe/Paris")),
+            "local": some(times, pa.int64()).cast(pa.timestamp("us")),
+        }
+    )
+
+
+def _same(frame: DataFrame, other: DataFrame) -> bool:
+    columns = other.columns
+    hashed = [F.sum(F.xxhash64(*[F.col(f"`{name}`") for name in columns]).cast("decimal(38, 0)")), F.count("*")]
+    return frame.select(*[f"`{name}`" for name in columns]).agg(*hashed).collect() == other.agg(*hashed).collect()
+
+
+@pytest.mark.parametrize("kind", later(list(KINDS), 2))
+def test_rows_are_those_that_spark_reads(classic: Lake, looked: list[int], files: str, kind: str) -> None:
+    frame = classic.spark.read.parquet(files)
+    frame.createOrReplaceTempView("given")
+    classic.sql(f"CREATE TABLE db.t ({DDL}) TBLPROPERTIES ({KINDS[kind]})")
+    classic.sql("INSERT INTO db.t SELECT * FROM given")
+    assert looked == [2]
+    assert _same(classic.read_table("db.t"), frame)
+    if kind != "append":
+        assert set(classic.sql("SELECT bucket, level FROM `db`.`t$files`").collect())
+    classic.table("db.t").write(frame, mode="overwrite")
+    classic.write_table(frame, "db.made")
+    assert looked == [2, 2, 2]
+    assert _same(classic.read_table("db.t"), frame) and _same(classic.read_table("db.made"), frame)
+
+
+def test_columns_go_by_place_and_by_name(classic: Lake, looked: list[int], files: str) -> None:
+    frame = classic.spark.read.parquet(files)
+    frame.createOrReplaceTempView("given")
+    renamed = ", ".join(f"c{place} {column.split()[1]}" for place, column in enumerate(_columns()))
+    classic.sql(f"CREATE TABLE db.places ({renamed})")
+    classic.sql("INSERT INTO db.places SELECT * FROM given")
+    classic.sql(f"CREATE TABLE db.names ({', '.join(reversed(_columns()))})")
+    classic.sql("INSERT INTO db.names BY NAME SELECT * FROM given")
+    assert looked == [2, 2]
+    assert _same(classic.read_table("db.places").toDF(*frame.columns), frame)
+    assert _same(classic.read_table("db.names"), frame)
+
+
+def _columns() -> list[str]:
+    return [
+        column.strip().replace("~", ",") for column in DDL.replace("9, 2", "9~2").replace("30, 5", "30~5").split(",")
+    ]
+
+
+def test_of_rows_with_one_key_the_last_in_the_file_stays(classic: Lake, looked: list[int], tmp_path: Path) -> None:
+    keys = np.tile(np.arange(20_000), 3)
+    pq.write_table(pa.table({"k": keys, "n": np.arange(len(keys))}), tmp_path / "rows.parquet")
+    classic.sql("CREATE TABLE db.t (k BIGINT NOT NULL, n BIGINT) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2')")
+    classic.table("db.t").write(classic.spark.read.parquet(str(tmp_path / "rows.parquet")))
+    assert looked == [1]  # a row group is one task's
+    assert classic.sql("SELECT count(*), count_if(n = k + 40000) FROM db.t").collect() == [(20_000, 20_000)]
+
+
+UNPROVED: dict[str, Callable[[DataFrame], DataFrame]] = {
+    "filtered": lambda frame: frame.where("k % 2 = 0"),
+    "limited": lambda frame: frame.limit(30_000),
+    "twice": lambda frame: frame.unionAll(frame),
+    "changed": lambda frame: frame.withColumn("i32", F.col("i32") + 1),
+    "swapped": lambda frame: frame.withColumns(
+        {"i8": F.lit(None).cast("tinyint"), "i16": F.col("i8").cast("smallint")}
+    ),
+    "counted": lambda frame: frame.sample(0.5, seed=3),
+    "cast": lambda frame: frame.withColumn("i32", F.col("i32").cast("bigint")),
+    "last": lambda frame: frame.orderBy("k").offset(10),
+}
+
+
+@pytest.mark.parametrize("how", later(list(UNPROVED), 3))
+def test_rows_of_which_files_do_not_say_all_go_through_spark(
+    classic: Lake, looked: list[int], files: str, how: str
+) -> None:
+    frame = UNPROVED[how](classic.spark.read.parquet(files))
+    classic.sql(f"CREATE TABLE db.t ({DDL.replace(' NOT NULL', '')})")
+    classic.table("db.t").write(frame)
+    assert not any(looked)
+    assert _same(classic.read_table("db.t"), frame)
+
+
+def test_rows_that_spark_keeps_are_those_it_keeps(classic: Lake, looked: list[int], tmp_path: Path) -> None:
+    path = str(tmp_path / "rows")
+    classic.spark.range(30_000).write.parquet(path)
+    frame = classic.spark.read.parquet(path).cache()
+    assert frame.count() == 30_000
+    for file in Path(path).glob("*.parquet"):
+        count = pq.read_metadata(file).num_rows
+        pq.write_table(pa.table({"id": np.full(count, 7)}), file)
+        file.with_name(f".{file.name}.crc").unlink()
+    classic.sql("CREATE TABLE db.t (id BIGINT)")
+    try:
+        classic.table("db.t").write(classic.spark.read.parquet(path))
+    finally:
+        frame.unpersist()
+    assert looked == [0]
+    assert classic.sql("SELECT count(DISTINCT id) FROM db.t").collect() == [(30_000,)]
+
+
+def test_a_file_that_is_read_twice_gives_its_rows_twice(classic: Lake, looked: list[int], files: str) -> None:
+    for roots in ([files, files], [f"{files}/c.parquet", f"{files}/c.parquet"], [files, f"{files}/c.parquet"]):
+        frame = classic.spark.read.parquet(*roots)
+        classic.sql(f"CREATE OR REPLACE TABLE db.t ({DDL})")
+        classic.table("db.t").write(frame)
+        assert looked.pop() == 0
+        assert classic.read_table("db.t").count() == frame.count() > 2 * ROWS - 1
+
+
+OTHER_FILES: dict[str, tuple[dict[str, pa.Array], str, dict[str, Any]]] = {
+    "unsigned": ({"n": pa.array(range(30_000), pa.uint16())}, "n INT", {}),
+    "old times": (
+        {"n": pa.array(range(30_000), pa.timestamp("us"))},
+        "n TIMESTAMP_NTZ",
+        {"use_deprecated_int96_timestamps": True},
+    ),
+    "milliseconds": ({"n": pa.array(range(30_000), pa.timestamp("ms"))}, "n TIMESTAMP_NTZ", {}),
+    "categories": ({"n": pa.array(["a", "b", None] * 10_000).dictionary_encode()}, "n STRING", {}),
+    "a point": ({"a.b": pa.array(range(30_000)), "a": pa.array(range(30_000))}, "`a.b` BIGINT, a BIGINT", {}),
+    "a default": ({"n": pa.array([None, 1, 2] * 10_000, pa.int64())}, "n BIGINT DEFAULT 5", {}),
+    "lengths": ({"n": pa.array(["a ", "b"] * 15_000)}, "n CHAR(3)", {}),
+    "nested": ({"n": pa.array([[1], None] * 15_000)}, "n ARRAY<BIGINT>", {}),
+}
+
+
+@pytest.mark.parametrize("what", later(list(OTHER_FILES), 3))
+def test_columns_of_other_types_go_through_spark(classic: Lake, looked: list[int], tmp_path: Path, what: str) -> None:
+    columns, ddl, how = OTHER_FILES[what]
+    pq.write_table(pa.table(columns), tmp_path / "rows.parquet", **how)
+    frame = classic.spark.read.parquet(str(tmp_path))
+    if what == "old times":
+        frame = frame.select(F.col("n").cast("timestamp_ntz"))
+    frame.createOrReplaceTempView("given")
+    classic.sql(f"CREATE TABLE db.t ({ddl})")
+    classic.sql("INSERT INTO db.t SELECT * FROM given")
+    assert not any(looked)
+    expected = frame.fillna(5) if what == "a default" else frame
+    if what == "lengths":
+        expected = frame.select(F.rpad("n", 3, " ").alias("n"))
+    assert _same(classic.read_table("db.t"), expected)
+
+
+def test_days_of_the_old_calendar_are_spark_s(classic: Lake, looked: list[int], tmp_path: Path) -> None:
+    path, mode = str(tmp_path / "rows"), "spark.sql.parquet.datetimeRebaseModeInWrite"
+    classic.spark.conf.set(mode, "LEGACY")
+    try:
+        classic.spark.range(30_000).selectExpr("date'1400-01-01' + int(id % 9) AS day").write.parquet(path)
+    finally:
+        classic.spark.conf.unset(mode)
+    frame = classic.spark.read.parquet(path)
+    classic.sql("CREATE TABLE db.t (day DATE)")
+    classic.table("db.t").write(frame)
+    assert looked == [0]
+    assert _same(classic.read_table("db.t"), frame)
+
+
+@pytest.mark.parametrize("harm", ["cut", "replaced", "gone"])
+def test_a_file_that_changes_meanwhile_fails_the_write(
+    classic: Lake, looked: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: str
+) -> None:
+    file = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"n": np.arange(60_000)}), file, row_group_size=20_000)
+    classic.sql("CREATE TABLE db.t (n BIGINT)")
+    asked = tasks.shares_of
+
+    def shares_of(*given: Any) -> Any:
+        shares = asked(*given)
+        if harm == "cut":
+            file.write_bytes(file.read_bytes()[:-100])
+        elif harm == "replaced":
+            pq.write_table(pa.table({"n": np.arange(50_000).astype(np.int32)}), file)
+        else:
+            file.unlink()
+        return shares
+
+    monkeypatch.setattr(tasks, "shares_of", shares_of)
+    with pytest.raises(CorruptError, match=r"rows\.parquet"):
+        classic.table("db.t").write(classic.spark.read.parquet(str(file)))
+    assert looked == [2]
+    assert classic.table("db.t").latest_snapshot() is None
+
+
+def test_rows_that_do_not_fit_are_refused(classic: Lake, looked: list[int], tmp_path: Path) -> None:
+    pq.write_table(pa.table({"k": pa.array([*range(29_999), None], pa.int64())}), tmp_path / "rows.parquet")
+    classic.sql("CREATE TABLE db.t (k BIGINT NOT NULL)")
+    errors: list[BucketlakeError] = []
+    for frame in (classic.spark.read.parquet(str(tmp_path)), classic.spark.read.parquet(str(tmp_path)).where("true")):
+        with pytest.raises(InvalidError) as found:
+            classic.table("db.t").write(frame)
+        errors.append(found.value)
+    assert str(errors[0]) == str(errors[1])
+    assert looked[0] == 1
+    assert classic.table("db.t").latest_snapshot() is None
+
+
+def test_settings_under_which_spark_leaves_files_out(classic: Lake, looked: list[int], tmp_path: Path) -> None:
+    for number in range(2):
+        pq.write_table(pa.table({"n": np.arange(30_000)}), tmp_path / f"{number}.parquet")
+    frame = classic.spark.read.parquet(str(tmp_path))
+    (tmp_path / "1.parquet").unlink()
+    classic.sql("CREATE TABLE db.t (n BIGINT)")
+    classic.spark.conf.set("spark.sql.files.ignoreMissingFiles", "true")
+    try:
+        classic.table("db.t").write(frame)
+    finally:
+        classic.spark.conf.unset("spark.sql.files.ignoreMissingFiles")
+    assert looked == [0]
+    assert classic.read_table("db.t").count() == 30_000
