@@ -86,7 +86,6 @@ class SparkBench:
 
     def append(self) -> None:
         """Unaware append table: load and scan."""
-        table = self._table("append", {})
         self.m.measure(
             "append load",
             lambda: self._load("append"),
@@ -95,7 +94,7 @@ class SparkBench:
             before=lambda: self._fresh("append", {}),
             warm=1,  # as the floors: Python workers are there
         )
-        self.m.note("append load", files=len(table.files()))
+        self.m.note("append load", files=len(self.lake.table("bench.append").files()))
         self.m.measure("append scan", lambda: noop(self._read("append")), floor="R", mark=1.05)
 
     def filtered(self) -> None:

@@ -204,10 +204,13 @@ def _fits(file: pq.ParquetFile, columns: Sequence[str], fields: Sequence[DataFie
 
 
 def _is_of(found: pa.DataType, field: DataField) -> bool:
-    wanted = arrow_type(field.type)
     if field.type.root is Root.TIMESTAMP_LTZ:
         return bool(pa.types.is_timestamp(found)) and found.unit == "us" and found.tz is not None
-    return bool(found == wanted)
+    if field.type.root is Root.VARCHAR:
+        return found in (pa.string(), pa.large_string(), pa.string_view())
+    if field.type.root is Root.VARBINARY:
+        return found in (pa.binary(), pa.large_binary(), pa.binary_view())
+    return bool(found == arrow_type(field.type))
 
 
 def _dealt(groups: Sequence[tuple[str, int, int, int]], tasks: int) -> list[tuple[Piece, ...]]:
