@@ -364,6 +364,17 @@ def test_the_clock():
     clock.sleep(0)
 
 
+def test_an_interrupt_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(handle: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    for publish in (LocalStorage().write, LocalStorage().put_if_absent):
+        with pytest.raises(KeyboardInterrupt):
+            publish(str(tmp_path / "manifest"), b"x")
+        assert list(tmp_path.iterdir()) == []
+
+
 def test_a_length_beyond_the_file_reserves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_bytes(b"abcdef")
