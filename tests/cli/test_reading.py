@@ -200,8 +200,8 @@ def test_an_export_that_fails_leaves_the_object_as_it_was(shape: Shape) -> None:
     for before in (None, b"of yesterday"):
         if before is not None:
             storage.write(path, before)
-        with pytest.raises(KeyboardInterrupt):
-            with written(Target(path, shape, {}, replace=True), rows.schema) as write:
-                write(rows.to_batches()[0])
-                raise KeyboardInterrupt
+        target = Target(path, shape, {}, replace=True)
+        with pytest.raises(KeyboardInterrupt), written(target, rows.schema) as write:
+            write(rows.to_batches()[0])
+            raise KeyboardInterrupt
         assert (storage.read(path) if storage.info(path) else None) == before
