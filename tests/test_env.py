@@ -14,12 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import obstore
+import obstore.exceptions
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.object_store.process import served
 
-from bucketlake.env import clients
+from bucketlake.env import clients, object_store
 from bucketlake.env.env import SystemClock
 from bucketlake.env.local import LocalStorage
 from bucketlake.env.object_store import ObjectStorage, open_env, overlaps, storage_for
@@ -207,6 +208,41 @@ def test_renaming(place):
     storage.rename(f"{root}/taken", f"{root}/free")
     assert storage.read(f"{root}/free") == b"t"
     storage.make_dir(f"{root}/folder")
+
+
+@pytest.mark.parametrize("last", range(4))
+def test_a_rename_on_a_store_is_whole_or_leaves_nothing(last: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table is one by its schema, which comes last: of a copy that dies nothing opens, of one that fails none stays.
+    What a writer puts into the old place meanwhile comes along."""
+    storage, root = storage_for(f"memory://{uuid.uuid4().hex}/wh")
+    names = ["manifest/m", "schema/schema-0", "snapshot/snapshot-1", "snapshot/snapshot-2"]
+    for name in names:
+        storage.write(f"{root}/a/{name}", b"1")
+    copy, copied = object_store._copy, []
+
+    def failing(store, source, target):
+        if len(copied) == last:
+            raise obstore.exceptions.GenericError("503")
+        copied.append(target)
+        assert ("schema" in target) == (len(copied) == len(names))
+        copy(store, source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(object_store, "_copy", failing)
+        with pytest.raises(StorageError, match="cannot rename"):
+            storage.rename(f"{root}/a", f"{root}/b")
+    assert [info.path for info in storage.walk(root)] == [f"{root}/a/{name}" for name in names]
+
+    def beside(store, source, target):
+        copy(store, source, target)
+        if "schema" in target:
+            storage.write(f"{root}/a/snapshot/snapshot-3", b"3")
+
+    monkeypatch.setattr(object_store, "_copy", beside)
+    storage.rename(f"{root}/a", f"{root}/b")
+    assert [info.path for info in storage.walk(root)] == [
+        f"{root}/b/{name}" for name in [*names, "snapshot/snapshot-3"]
+    ]
 
 
 def test_storages_travel(place):
