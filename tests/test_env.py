@@ -14,12 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import obstore
+import obstore.exceptions
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.object_store.process import served
 
-from bucketlake.env import clients
+from bucketlake.env import clients, object_store
 from bucketlake.env.env import SystemClock
 from bucketlake.env.local import LocalStorage
 from bucketlake.env.object_store import ObjectStorage, open_env, overlaps, storage_for
@@ -209,6 +210,41 @@ def test_renaming(place):
     storage.make_dir(f"{root}/folder")
 
 
+@pytest.mark.parametrize("last", range(4))
+def test_a_rename_on_a_store_is_whole_or_leaves_nothing(last: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table is one by its schema, which comes last: of a copy that dies nothing opens, of one that fails none stays.
+    What a writer puts into the old place meanwhile comes along."""
+    storage, root = storage_for(f"memory://{uuid.uuid4().hex}/wh")
+    names = ["manifest/m", "schema/schema-0", "snapshot/snapshot-1", "snapshot/snapshot-2"]
+    for name in names:
+        storage.write(f"{root}/a/{name}", b"1")
+    copy, copied = object_store._copy, []
+
+    def failing(store, source, target):
+        if len(copied) == last:
+            raise obstore.exceptions.GenericError("503")
+        copied.append(target)
+        assert ("schema" in target) == (len(copied) == len(names))
+        copy(store, source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(object_store, "_copy", failing)
+        with pytest.raises(StorageError, match="cannot rename"):
+            storage.rename(f"{root}/a", f"{root}/b")
+    assert [info.path for info in storage.walk(root)] == [f"{root}/a/{name}" for name in names]
+
+    def beside(store, source, target):
+        copy(store, source, target)
+        if "schema" in target:
+            storage.write(f"{root}/a/snapshot/snapshot-3", b"3")
+
+    monkeypatch.setattr(object_store, "_copy", beside)
+    storage.rename(f"{root}/a", f"{root}/b")
+    assert [info.path for info in storage.walk(root)] == [
+        f"{root}/b/{name}" for name in [*names, "snapshot/snapshot-3"]
+    ]
+
+
 def test_storages_travel(place):
     storage, root = place
     storage.write(f"{root}/a", b"1")
@@ -362,6 +398,17 @@ def test_the_clock():
     assert 0 <= clock.jitter() < 1
     assert len({clock.new_uuid() for _ in range(10)}) == 10
     clock.sleep(0)
+
+
+def test_an_interrupt_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(handle: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    for publish in (LocalStorage().write, LocalStorage().put_if_absent):
+        with pytest.raises(KeyboardInterrupt):
+            publish(str(tmp_path / "manifest"), b"x")
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_a_length_beyond_the_file_reserves_nothing(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,8 +12,10 @@ import pytest
 from pyspark.errors import SparkRuntimeException
 from tests.cli.conftest import HOSTILE, Run
 
+from bucketlake.cli.files import Shape, Target, written
 from bucketlake.cli.output import Console
 from bucketlake.cli.text import Look, table
+from bucketlake.env.object_store import storage_for
 
 READS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("databases",): ("db", "default"),
@@ -188,3 +191,17 @@ def test_what_spark_refuses_is_no_fault_to_report(run: Run, capsys: pytest.Captu
     assert capsys.readouterr().err == "error: [CONFLICTING] Two folders.\n  do: BUCKETLAKE_TRACE=1 shows where\n"
     Console().failure(KeyError("x"))
     assert "please report it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shape", [Shape("csv"), Shape("parquet"), Shape("jsonl", "gzip")])
+def test_an_export_that_fails_leaves_the_object_as_it_was(shape: Shape) -> None:
+    storage, path = storage_for(f"memory://{uuid.uuid4().hex}/out")
+    rows = pa.table({"x": range(10)})
+    for before in (None, b"of yesterday"):
+        if before is not None:
+            storage.write(path, before)
+        target = Target(path, shape, {}, replace=True)
+        with pytest.raises(KeyboardInterrupt), written(target, rows.schema) as write:
+            write(rows.to_batches()[0])
+            raise KeyboardInterrupt
+        assert (storage.read(path) if storage.info(path) else None) == before

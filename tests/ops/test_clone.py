@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import shutil
+import uuid
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +13,31 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.profile import SOAK, first, later
-from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, KILL_AFTER, KILL_BEFORE, FaultStorage, Killed, fault_at, fault_on
+from tests.sim.clock import FakeClock
+from tests.sim.storage import (
+    FAIL_AFTER,
+    FAIL_BEFORE,
+    KILL_AFTER,
+    KILL_BEFORE,
+    FaultStorage,
+    Killed,
+    MapStorage,
+    fault_at,
+    fault_on,
+)
 
 from bucketlake import Catalog, Table
 from bucketlake.env.local import LocalStorage
-from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.env.object_store import ObjectStorage
+from bucketlake.errors import (
+    BucketlakeError,
+    CorruptError,
+    InvalidError,
+    NotFoundError,
+    StorageError,
+    UnsupportedError,
+)
+from bucketlake.ops.clone.files import CopyFiles, FileCopy
 from bucketlake.ops.clone.table import Cloning
 from bucketlake.schema.change import AddColumn, RenameColumn
 from bucketlake.types.model import INT
@@ -230,3 +252,24 @@ def test_a_fault_at_any_step_leaves_the_old_rows_or_the_new(catalog: Catalog, fa
         catalog.clone_table(source, "db.t")
         assert rows(catalog.table("db.t")) == new, call
         assert rows(source) == new, call
+
+
+def test_a_copy_that_fails_leaves_what_another_one_has_copied() -> None:
+    """Two clones copy one file to an object store. One is cut off when the other is done: the file stays."""
+    target = ObjectStorage(f"memory://{uuid.uuid4().hex}")
+    path = f"{target.url}/t/data-1.parquet"
+
+    class Cut(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            target.write(path, b"whole")
+            raise StorageError("the connection is cut")
+
+    class Far(MapStorage):
+        def open_input(self, path: str) -> io.BytesIO:
+            return Cut()
+
+    source = Far()
+    source.files["memory://s/data-1.parquet"] = b"whole"
+    with pytest.raises(StorageError, match="cut"):
+        CopyFiles(source, target, FakeClock())([FileCopy("memory://s/data-1.parquet", path, 5)])
+    assert target.read(path) == b"whole"

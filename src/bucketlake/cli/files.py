@@ -20,7 +20,7 @@ from bucketlake.env import user_files
 from bucketlake.env.local import LocalStorage
 from bucketlake.env.object_store import storage_for
 from bucketlake.env.storage import Storage
-from bucketlake.errors import AlreadyExistsError, BucketlakeError
+from bucketlake.errors import AlreadyExistsError
 from bucketlake.lazy import pq
 from bucketlake.values import dataclass
 
@@ -168,20 +168,8 @@ def _opened(target: Target) -> Iterator[Any]:
             yield file
         return
     file = storage.open_output(path)
-    try:
-        yield file
-        file.close()
-    except BaseException:
-        _dropped(storage, path, file)
-        raise
-
-
-def _dropped(storage: Storage, path: str, file: BinaryIO) -> None:
-    try:
-        file.close()
-        storage.delete(path)
-    except (BucketlakeError, OSError, ValueError):
-        pass  # the first error is the one that is told
+    yield file
+    file.close()  # an object takes its place now; where the block failed it never does, and the one before stays
 
 
 @contextmanager

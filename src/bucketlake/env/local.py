@@ -160,9 +160,11 @@ class LocalStorage:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-        except OSError as error:
+        except BaseException as error:  # an interrupt comes most likely here: a disk takes its time
             self.delete(temporary)
-            raise _storage_error("cannot write", path, error) from error
+            if isinstance(error, OSError):
+                raise _storage_error("cannot write", path, error) from error
+            raise
         return temporary
 
     def info(self, path: str) -> FileInfo | None:

@@ -21,7 +21,7 @@ import os
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import field, replace
 from typing import Any, BinaryIO, cast
 
@@ -31,7 +31,14 @@ from bucketlake.env.local import LocalStorage
 from bucketlake.env.ranges import RangedInput
 from bucketlake.env.sizes import whole
 from bucketlake.env.storage import FileInfo, Storage, deleted_one_by_one, outside
-from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, StorageError, UnsupportedError
+from bucketlake.errors import (
+    AlreadyExistsError,
+    InvalidError,
+    NotFoundError,
+    StorageError,
+    UnsupportedError,
+    already_done,
+)
 from bucketlake.file_names import fault_of_path, lies_in, lies_in_any, listed_roots, local_path
 from bucketlake.lazy import obstore, obstore_errors, obstore_store, uuid
 from bucketlake.options.catalog import ALLOWED_EXTERNAL
@@ -50,6 +57,8 @@ _ODD = ("//", "/./", "/../")  # the store, or a proxy before it, may take these 
 
 _MARK = "bucketlakeput"  # a name that every store's metadata takes
 _PLACEHOLDER = ".folder"
+_SCHEMAS = "/schema/"  # below a table's folder, or a branch's
+_LEFT = "remove what is left; do not rename again"
 _KEYLESS = ("169.254.169.254", "169.254.170.2", "metadata.google.internal")  # asked where no key was given
 _KEYS = "no access key was given: set s3.access-key and s3.secret-key (or those of the store), or its own environment"
 _CODE = re.compile(r"<Code>(\w+)</Code>")
@@ -219,7 +228,7 @@ class ObjectStorage:
         return False
 
     def rename(self, source: str, target: str) -> None:
-        """See Storage. Copies object by object, then deletes: readers may see both meanwhile."""
+        """See Storage. Copies object by object, then deletes: readers may see both meanwhile. See `_move`."""
         if self.info(target) is not None:
             raise AlreadyExistsError("target of a rename exists", path=target)
         store, old = self._at(source)
@@ -229,11 +238,15 @@ class ObjectStorage:
         found = self.info(source)
         if found is None:
             raise NotFoundError("no such file", path=source)
-        keys = _keys(store, old) if found.is_dir else [old]
         with _translated("cannot rename", source):
-            for key in keys:
-                _copy(store, key, new + key[len(old) :])
-            _delete(store, keys)
+            if not found.is_dir:
+                _copy(store, old, new)
+                _delete(store, [old])
+                return
+            known = _copied(store, old, new)
+        done = already_done(f"{target} is there whole, and of the name before something is left", _LEFT, path=source)
+        with done, _translated("cannot remove", source):
+            _left_behind(store, old, new, known)
 
     def link(self, source: str, target: str) -> None:
         """See Storage: a copy made by the store itself."""
@@ -417,6 +430,40 @@ def _copy(store: Any, source: str, target: str) -> None:
         if any(len(chunk) for chunk in obstore.list(store, _folder(source), chunk_size=1)):
             return  # another program's object for a folder
         raise
+
+
+def _copied(store: Any, old: str, new: str) -> dict[str, Any]:
+    """Copy a folder; what was copied, with its version. Where it fails nothing stays of the copy.
+
+    What is a table or a branch by its schemas is none before these are there: they come last, and a death on the way
+    leaves nothing that opens with a part of its snapshots.
+    """
+    known = _versions(store, old)
+    order = sorted(known, key=lambda key: key.startswith(old + _SCHEMAS))
+    try:
+        for key in order:
+            _copy(store, key, new + key[len(old) :])
+    except BaseException:
+        with suppress(Exception):
+            _delete(store, [new + key[len(old) :] for key in reversed(order)])
+        raise
+    return known
+
+
+def _left_behind(store: Any, old: str, new: str, known: Mapping[str, Any]) -> None:
+    """Remove a folder that was copied, its schemas first: a writer that publishes into it from then on finds no table,
+    and says so. What came before that, and after the copy, is copied, too."""
+    _delete(store, [key for key in known if key.startswith(old + _SCHEMAS)])
+    now = _versions(store, old)
+    for key in [key for key, version in now.items() if known.get(key) != version]:
+        _copy(store, key, new + key[len(old) :])
+    _delete(store, list(now))
+
+
+def _versions(store: Any, key: str) -> dict[str, Any]:
+    """All objects in a folder, each with what another one of its name would differ in."""
+    found = (item for chunk in obstore.list(store, _folder(key), chunk_size=1000) for item in chunk)
+    return {one["path"]: (one["e_tag"], one["last_modified"], one["size"]) for one in found if one["path"] != key}
 
 
 def _delete(store: Any, keys: list[str]) -> None:

@@ -78,15 +78,13 @@ class CopyFiles:
         return f"{folder}/.{name}.{self.clock.new_uuid().replace('-', '')}.tmp"
 
     def _stream(self, source: str, path: str) -> None:
+        """What fails leaves nothing on an object store, where a file appears when it is closed: one that is there by
+        then is another attempt's, and whole."""
         with self.source.open_input(source) as opened:
             out = self.target.open_output(path)
-            try:
-                while chunk := opened.read(CHUNK):
-                    out.write(chunk)
-                out.close()
-            except BaseException:
-                self.target.delete_all([path])
-                raise
+            while chunk := opened.read(CHUNK):
+                out.write(chunk)
+            out.close()
 
 
 def groups_of(files: Sequence[FileCopy]) -> list[list[FileCopy]]:
