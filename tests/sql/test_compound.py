@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 
 import bucketlake
 from bucketlake.errors import AlreadyExistsError, BucketlakeError, InvalidError, UnsupportedError
@@ -355,3 +355,41 @@ def test_errors_of_names_have_sparks_conditions(classic: Lake) -> None:
         for told in (condition, f"SQLSTATE '{state}'", "SQLEXCEPTION"):
             script = f"BEGIN DECLARE EXIT HANDLER FOR {told} SELECT 'told' AS a; {statement}; END"
             assert classic.sql(script).collect()[0].a == "told", script
+
+
+@pytest.mark.spark
+def test_errors_of_changes_have_sparks_conditions(classic: Lake) -> None:
+    classic.sql("CREATE TABLE db.t (a INT, i STRUCT<one: INT>, p INT) PARTITIONED BY (p)")
+    twice, merge = (
+        "DATATYPE_MISMATCH.INVALID_ROW_LEVEL_OPERATION_ASSIGNMENTS",
+        "MERGE INTO db.t USING (SELECT 1 AS a) s ON t.a = s.a ",
+    )
+    for statement, args, condition, match in (
+        ("UPDATE db.t SET a = 1, a = 2", None, twice, "'a'"),
+        ("UPDATE db.t SET i.one = 1, i = NULL", None, twice, "'i'"),
+        ("UPDATE db.t SET i.on = 1", None, "FIELD_NOT_FOUND", "did you mean 'one'"),
+        ("UPDATE db.t SET a.one = 1", None, "INVALID_EXTRACT_BASE_FIELD_TYPE", "type=INT"),
+        (merge + "WHEN MATCHED THEN UPDATE SET a = 1, a = 2", None, twice, "'a'"),
+        (
+            merge + "WHEN NOT MATCHED THEN INSERT (a, p) VALUES (1)",
+            None,
+            "MERGE_INSERT_VALUE_COUNT_MISMATCH",
+            "1 values",
+        ),
+        (
+            merge + "WHEN NOT MATCHED THEN INSERT * WHEN NOT MATCHED THEN INSERT *",
+            None,
+            "NON_LAST_NOT_MATCHED_BY_TARGET_CLAUSE_OMIT_CONDITION",
+            "NOT MATCHED clause",
+        ),
+        ("INSERT INTO db.t PARTITION (p = 1, P = 2) SELECT 1, NULL", None, "DUPLICATE_KEY", "twice"),
+        ("TRUNCATE TABLE db.t PARTITION (p = 1, p = 2)", None, "DUPLICATE_KEY", "twice"),
+        ("INSERT INTO db.t PARTITION (p = 'x') SELECT 1, NULL", None, "CAST_INVALID_INPUT", "column=p"),
+        ("INSERT INTO db.t VALUES (?, NULL, ?)", [1], "UNBOUND_SQL_PARAMETER", "more markers"),
+    ):
+        with pytest.raises(InvalidError, match=match) as found:
+            classic.sql(statement, args)
+        assert isinstance(found.value, PySparkException), statement
+        assert (found.value.getCondition(), condition_of(found.value)[0]) == (condition, condition), statement
+    classic.sql("INSERT INTO db.t VALUES (?, NULL, ?)", [1, 2, 3])  # Spark leaves what no marker takes
+    assert classic.table("db.t").table.to_arrow().to_pylist() == [{"a": 1, "i": None, "p": 2}]

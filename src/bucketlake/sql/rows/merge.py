@@ -375,8 +375,10 @@ def check_order(clauses: Sequence[When]) -> None:
     for side in Side:
         own = [clause for clause in clauses if clause.side is side]
         if any(clause.condition is None for clause in own[:-1]):
+            kind = "NOT_MATCHED_BY_TARGET" if side is Side.NOT_MATCHED else side.value.replace(" ", "_")
             raise InvalidError(
-                f"SQL: only the last WHEN {side.value} clause can be without a condition",
+                f"[NON_LAST_{kind}_CLAUSE_OMIT_CONDITION] SQL: only the last WHEN {side.value} clause can be without "
+                "a condition",
                 remedy="give the others conditions, or leave out what follows",
             )
 

@@ -576,12 +576,14 @@ class Cursor:
         if not self.done:
             self.fail("unexpected text")
 
-    def fail(self, what: str, remedy: str | None = None) -> None:
-        """Raise InvalidError naming this place; what to do about it is guessed where it is not said."""
+    def fail(self, what: str, remedy: str | None = None, condition: str = "") -> None:
+        """Raise InvalidError naming this place; what to do about it is guessed where it is not said. `condition`:
+        Spark's for it."""
         token = self.peek()
         place = token.start if token is not None else len(self.text)
         remedy = remedy or habits.remedy(self.text, place) or "correct the statement"
-        raise InvalidError(f"SQL: {what}", **_told_place(self.text, place), remedy=remedy)
+        head = f"[{condition}] " if condition else ""
+        raise InvalidError(f"{head}SQL: {what}", **_told_place(self.text, place), remedy=remedy)
 
 
 def _told_place(text: str, place: int) -> dict[str, object]:
