@@ -60,7 +60,8 @@ A script of Spark's, `BEGIN … END` with variables, conditions, loops and EXIT 
 its last query. One that only queries reads tables of the lake as they are when it begins. One with other statements (INSERT,
 MERGE, ALTER, CALL, …) runs them one by one, each a commit of its own. In such a script:
 
-- its variables are the session's while it runs. A variable that the session has already is refused, by name;
+- its variables are the session's while it runs. A variable that the session has already is refused, by name. Of a
+  labelled block, and of a FOR with a name, they may have it before them (`label.variable`), unless a variable has this name;
 - a handler where a variable hides another one is refused: Spark takes the outer one in its body, and the inner one elsewhere;
 - CONTINUE handlers, cursors, SIGNAL, RESIGNAL, GET DIAGNOSTICS and conditions of one's own are refused, as are `?` markers:
   `:name` stands in all of its statements.

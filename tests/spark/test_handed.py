@@ -48,6 +48,24 @@ def test_rows_of_this_process(classic: Lake, kind: str) -> None:
         assert rows(classic, "db.made") == [(1, "a")]
 
 
+def test_no_row_is_lost_behind_chunks_without_rows(classic: Lake) -> None:
+    """PySpark takes a batch without rows for the end; scans with a filter, and `concat_tables`, leave such chunks."""
+    numbers = pa.chunked_array([[1, 2], [], [3], [], [4, 5]], pa.int64())
+    rows = pa.table({"a": numbers, "l": pa.chunked_array([[[1]] * 3, [[2]] * 2], pa.list_(pa.int64()))})
+    classic.sql("CREATE TABLE db.gaps (a BIGINT, l ARRAY<BIGINT>) TBLPROPERTIES ('primary-key' = 'a', 'bucket' = '1')")
+    table = classic.table("db.gaps")
+    for write in (
+        lambda: table.write(rows),
+        lambda: classic.write_table(rows, "db.gaps"),
+        lambda: classic.sql("INSERT INTO db.gaps SELECT * FROM {rows}", rows=rows),
+        lambda: table.merge(rows, "gaps.a = source.a").whenNotMatched().insertAll().merge(),
+    ):
+        classic.sql("TRUNCATE TABLE db.gaps")
+        write()
+        assert sorted(row.a for row in table.read().collect()) == [1, 2, 3, 4, 5]
+    assert classic.sql("SELECT count(*) AS n, sum(size(l)) AS s FROM {rows}", rows=rows).collect() == [(5, 5)]
+
+
 def test_types_of_rows_of_this_process(classic: Lake) -> None:
     given = pa.table(
         {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 
 import bucketlake
 from bucketlake.errors import AlreadyExistsError, BucketlakeError, InvalidError, UnsupportedError
@@ -100,6 +100,30 @@ SCRIPTS = (
     "BEGIN ; END",
     "BEGIN SELECT 1; END x",
     "BEGIN SELECT (1; END",
+    # A variable by the label of its block, or of FOR.
+    "BEGIN l: BEGIN DECLARE x INT DEFAULT 1; SET l.x = l.x + 1; SELECT L.X, x; END; END",
+    "BEGIN l: BEGIN DECLARE x, y INT; SET x = NULL, l.y = 4; SELECT l.x, l.y, y; SET (l.x, y) = (SELECT 5, l.y); SELECT x, l.y; END; END",
+    "BEGIN l: BEGIN DECLARE x INT DEFAULT 1; m: BEGIN DECLARE x INT DEFAULT l.x + 5; SET l.x = 2; SET m.x = l.x + 9; "
+    "SELECT l.x, m.x, x; END; SELECT x, l.x; END; END",
+    "BEGIN l: BEGIN DECLARE x STRUCT<y: INT> DEFAULT struct(3); SELECT l.x.y, (SELECT max(id) + l.x.y FROM range(2)); END; END",
+    "BEGIN l: BEGIN DECLARE x INT DEFAULT 1; SELECT l.x FROM VALUES (7) AS l(x); END; END",
+    "BEGIN l: BEGIN DECLARE x INT DEFAULT 1; END; SELECT l.x; END",
+    "BEGIN l: BEGIN DECLARE x INT DEFAULT 1; SET l.y = 2; END; END",
+    "BEGIN l: BEGIN DECLARE x INT DEFAULT 1; SELECT l; END; END",
+    "BEGIN FOR r AS SELECT 1 AS a DO SET a = 2; SELECT r.a, a; SET r.a = a + 1; SELECT r.a, a; END FOR; END",
+    "BEGIN FOR r AS SELECT 1 AS r DO SELECT r; END FOR; END",
+    "BEGIN l: BEGIN DECLARE x INT DEFAULT 1; FOR r AS SELECT id AS x FROM range(3) DO SET l.x = l.x + r.x + x; END FOR; SELECT x; END; END",
+    "BEGIN l: BEGIN DECLARE x, y INT DEFAULT 3; EXECUTE IMMEDIATE 'SELECT 4, ?' INTO l.x, y USING l.x + 1; SELECT x, y, l.y; END; END",
+    "BEGIN l: BEGIN DECLARE x INT DEFAULT 1; EXECUTE IMMEDIATE 'SELECT ?' USING l.x; END; END",
+    "BEGIN l: BEGIN DECLARE x INT DEFAULT 1; DECLARE EXIT HANDLER FOR SQLEXCEPTION SELECT l.x; SET l.x = 7; SELECT 1/0; END; END",
+    # What Spark does not take.
+    "l: BEGIN SELECT 1; END",
+    "BEGIN DECLARE x INT; SET VAR x = 2; SELECT x; END",
+    "BEGIN DECLARE x INT; SET session.x = 2; SELECT x; END",
+    "BEGIN DECLARE l.x INT; SELECT 1; END",
+    "BEGIN DECLARE var INT; SET var = 2; SELECT var; END",
+    "BEGIN session: BEGIN SELECT 1; END; END",
+    "BEGIN system_1: LOOP LEAVE system_1; END LOOP; END",
 )
 
 
@@ -133,7 +157,7 @@ def test_scripts_give_what_sparks_give(lake: Lake, script: str) -> None:
     expected = _rows(lambda: lake.spark.sql(script))
     assert _rows(lambda: _ours(lake, script)) == expected
     assert _left(lake) == []
-    for name in ("x", "id", "i", "r", "q"):
+    for name in ("x", "id", "i", "r", "q", "l"):
         with pytest.raises(Exception, match=f"`{name}`"):
             lake.spark.sql(f"SELECT {name}").collect()
 
@@ -204,6 +228,11 @@ def test_scripts_change_tables(lake: Lake) -> None:
     )
     assert [tuple(row) for row in found.collect()] == [(1, "V1"), (2, "V2"), (11, "v1"), (12, "v2")]
     assert sorted(row.s for row in lake.sql("SELECT s FROM db.log").collect()) == ["v1", "v2"]
+    lake.sql(
+        "BEGIN l: BEGIN DECLARE n INT DEFAULT 1; FOR r AS SELECT v FROM db.k ORDER BY id DO SET l.n = l.n + 1; "
+        "UPDATE db.k SET v = concat(r.v, l.n) WHERE id = l.n; END FOR; END; END"
+    )
+    assert lake.sql("SELECT v FROM db.k WHERE id = 2").collect()[0].v == "V12"
     told = lake.sql(
         "BEGIN DECLARE EXIT HANDLER FOR DIVIDE_BY_ZERO BEGIN INSERT INTO db.log VALUES ('div'); SELECT 'told' AS a; END; "
         "INSERT INTO db.log VALUES ('before'); DELETE FROM db.log WHERE 1 / (length(s) - 6) > 5; "
@@ -267,7 +296,8 @@ def test_errors_of_scripts_tell_their_place(classic: Lake) -> None:
             "one variable hides another",
         ),
         ("BEGIN DECLARE mine INT; DROP TABLE db.t; END", AlreadyExistsError, "DROP TEMPORARY VARIABLE `mine`"),
-        ("BEGIN FOR a AS SELECT 1 AS a DO DROP TABLE db.t; END FOR; END", InvalidError, "there twice"),
+        ("BEGIN FOR SELECT 1 AS a, 2 AS A DO DROP TABLE db.t; END FOR; END", InvalidError, "there twice"),
+        ("BEGIN FOR a AS SELECT 1 AS a DO DELETE FROM db.t WHERE a.a = 1; END FOR; END", UnsupportedError, "label=a"),
     ):
         classic.sql("DECLARE OR REPLACE mine INT DEFAULT 5")
         with pytest.raises(error, match=match):
@@ -289,6 +319,8 @@ def test_scripts_of_attached_sessions(classic: Lake, current: bool) -> None:
         script = "BEGIN DECLARE i INT DEFAULT 1; INSERT INTO mine.db.t VALUES (i), (i + 1); SELECT sum(a) AS s FROM mine.db.t; END"
         assert spark.sql(script).collect()[0].s == 3
         assert spark.sql("BEGIN SELECT max(a) AS m FROM mine.db.t; END").collect()[0].m == 2
+        spark.sql("BEGIN CALL mine.sys.create_tag(table => 'mine.db.t', tag => 'called'); END")
+        assert list(classic.table("db.t").tags()) == ["called"]
         theirs = "BEGIN CREATE OR REPLACE TEMPORARY VIEW script_view AS SELECT 1 AS a; SELECT a FROM script_view; END"
         assert spark.sql(theirs).collect()[0].a == 1
         assert spark.sql("BEGIN SELECT a + {b} AS c FROM {f}; END", b=3, f=spark.range(1).toDF("a")).collect()[0].c == 3
@@ -323,3 +355,41 @@ def test_errors_of_names_have_sparks_conditions(classic: Lake) -> None:
         for told in (condition, f"SQLSTATE '{state}'", "SQLEXCEPTION"):
             script = f"BEGIN DECLARE EXIT HANDLER FOR {told} SELECT 'told' AS a; {statement}; END"
             assert classic.sql(script).collect()[0].a == "told", script
+
+
+@pytest.mark.spark
+def test_errors_of_changes_have_sparks_conditions(classic: Lake) -> None:
+    classic.sql("CREATE TABLE db.t (a INT, i STRUCT<one: INT>, p INT) PARTITIONED BY (p)")
+    twice, merge = (
+        "DATATYPE_MISMATCH.INVALID_ROW_LEVEL_OPERATION_ASSIGNMENTS",
+        "MERGE INTO db.t USING (SELECT 1 AS a) s ON t.a = s.a ",
+    )
+    for statement, args, condition, match in (
+        ("UPDATE db.t SET a = 1, a = 2", None, twice, "'a'"),
+        ("UPDATE db.t SET i.one = 1, i = NULL", None, twice, "'i'"),
+        ("UPDATE db.t SET i.on = 1", None, "FIELD_NOT_FOUND", "did you mean 'one'"),
+        ("UPDATE db.t SET a.one = 1", None, "INVALID_EXTRACT_BASE_FIELD_TYPE", "type=INT"),
+        (merge + "WHEN MATCHED THEN UPDATE SET a = 1, a = 2", None, twice, "'a'"),
+        (
+            merge + "WHEN NOT MATCHED THEN INSERT (a, p) VALUES (1)",
+            None,
+            "MERGE_INSERT_VALUE_COUNT_MISMATCH",
+            "1 values",
+        ),
+        (
+            merge + "WHEN NOT MATCHED THEN INSERT * WHEN NOT MATCHED THEN INSERT *",
+            None,
+            "NON_LAST_NOT_MATCHED_BY_TARGET_CLAUSE_OMIT_CONDITION",
+            "NOT MATCHED clause",
+        ),
+        ("INSERT INTO db.t PARTITION (p = 1, P = 2) SELECT 1, NULL", None, "DUPLICATE_KEY", "twice"),
+        ("TRUNCATE TABLE db.t PARTITION (p = 1, p = 2)", None, "DUPLICATE_KEY", "twice"),
+        ("INSERT INTO db.t PARTITION (p = 'x') SELECT 1, NULL", None, "CAST_INVALID_INPUT", "column=p"),
+        ("INSERT INTO db.t VALUES (?, NULL, ?)", [1], "UNBOUND_SQL_PARAMETER", "more markers"),
+    ):
+        with pytest.raises(InvalidError, match=match) as found:
+            classic.sql(statement, args)
+        assert isinstance(found.value, PySparkException), statement
+        assert (found.value.getCondition(), condition_of(found.value)[0]) == (condition, condition), statement
+    classic.sql("INSERT INTO db.t VALUES (?, NULL, ?)", [1, 2, 3])  # Spark leaves what no marker takes
+    assert classic.table("db.t").table.to_arrow().to_pylist() == [{"a": 1, "i": None, "p": 2}]

@@ -75,12 +75,54 @@ def test_columns_that_the_source_lacks(evolving: Lake) -> None:
         evolving.sql("DROP TABLE db.t")
 
 
-def test_members_are_added_by_stars_alone(evolving: Lake) -> None:
+MEMBERS = [
+    (
+        "UPDATE SET i = source.i",
+        "INSERT (a, i) VALUES (a, i)",
+        "struct<p:string,q:struct<c:int,z:int>,n:string,more:int>",
+    ),
+    (
+        "UPDATE SET t.I = `Source`.i",
+        "INSERT (a) VALUES (a)",
+        "struct<p:string,q:struct<c:int,z:int>,n:string,more:int>",
+    ),
+    (
+        "UPDATE SET i.n = source.i.n, i.p = source.i.p, i.q.z = source.i.q.z, l = source.l, m = source.m",
+        "INSERT (a) VALUES (source.a)",
+        "struct<p:string,q:struct<c:int,z:int>,n:string>",
+    ),
+]
+
+
+def test_members_that_a_column_of_the_same_name_brings(evolving: Lake) -> None:
+    """As Spark has it: what is assigned to a column of the same name adds its members, at any depth."""
+    own = "a INT, i STRUCT<p: STRING, q: STRUCT<c: INT>>, l ARRAY<STRUCT<x: INT>>, m MAP<STRING, STRUCT<x: INT>>"
+    brought = "a int, i struct<n: string, p: string, q: struct<c: bigint, z: int>, more: int>, "
+    brought += "l array<struct<x: int, y: int>>, m map<string, struct<x: int, y: int>>, b int"
+    view(evolving, [(key, (f"n{key}", "P", (7, 8), 9), [(1, 2)], {"k": (3, 4)}, 5) for key in (1, 2)], brought)
+    for kind, (update, insert, expected) in zip(("keyed", "append", "marked"), MEMBERS, strict=True):
+        made(evolving, kind, [(1, ("a", (1,)), [(0,)], {"j": (0,)})], own)
+        evolving.sql(
+            f"MERGE WITH SCHEMA EVOLUTION INTO db.t USING source ON t.a = source.a WHEN MATCHED THEN {update} "
+            f"WHEN NOT MATCHED THEN {insert}"
+        )
+        found = {row.a: row for row in evolving.sql("SELECT * FROM db.t").collect()}
+        assert evolving.table("db.t").read().schema["i"].dataType.simpleString() == expected, update
+        assert found[1].asDict().keys() == {"a", "i", "l", "m"}
+        assert (found[2].i is None) == ("i" not in insert), insert
+        if "more" in expected:
+            assert found[1][1:] == (("P", (7, 8), "n1", 9), [(0,)], {"j": (0,)}), update
+        else:  # other members stay
+            assert found[1][1:] == (("P", (1, 8), "n1"), [(1, 2)], {"k": (3, 4)})
+        evolving.sql("DROP TABLE db.t")
+
+
+def test_members_that_other_values_bring_are_refused(evolving: Lake) -> None:
     made(evolving, "append", [(1, ("a",))], "a INT, i STRUCT<p: STRING>")
-    view(evolving, [(1, ("b", "c"))], "a int, i struct<p: string, n: string>")
+    view(evolving, [(1, ("b", "c"))], "a int, j struct<p: string, n: string>")
     for merge in ("MERGE", "MERGE WITH SCHEMA EVOLUTION"):
-        with pytest.raises(InvalidError, match=r"extra struct fields at `i`: `n`.* use UPDATE SET \* or INSERT \*"):
-            evolving.sql(f"{merge} INTO db.t USING source ON t.a = source.a WHEN MATCHED THEN UPDATE SET i = source.i")
+        with pytest.raises(InvalidError, match=r"extra struct fields at `i`: `n`.* column of the same name"):
+            evolving.sql(f"{merge} INTO db.t USING source ON t.a = source.a WHEN MATCHED THEN UPDATE SET i = source.j")
     assert content(evolving) == [(1, ("a",))]
 
 

@@ -8,7 +8,8 @@ Spec: docs/spec/schema.md#merging
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.options.options import TableOptions
@@ -49,6 +50,30 @@ def merging(fields: Sequence[DataField], given: Sequence[DataField], rules: Merg
     UnsupportedError for types that cannot be merged.
     """
     return list(_columns(fields, given, (), rules))
+
+
+def besides(
+    base: DataType, update: DataType, paths: Collection[tuple[str, ...]], fold: Callable[[str], str]
+) -> DataType:
+    """The type with the members that `update` has besides: those at `paths` and all that lies in what they name, `()`
+    the type itself. Names count as `fold` has them. What both have stays as it is."""
+    whole = () in paths
+    if base.root is Root.ROW and update.root is Root.ROW:
+        own = {fold(item.name): item for item in base.fields}
+        kept = {name: item.type for name, item in own.items()}
+        more: list[DataField] = []
+        for item in update.fields:
+            name = fold(item.name)
+            below = {()} if whole else {path[1:] for path in paths if path[0] == name}
+            if name in own and below:
+                kept[name] = besides(kept[name], item.type, below, fold)
+            elif below:
+                kind = item.type if () in below else besides(replace(item.type, fields=()), item.type, below, fold)
+                more.append(replace(item, type=kind))
+        return replace(base, fields=(*(replace(item, type=kept[name]) for name, item in own.items()), *more))
+    if whole and base.root is update.root and base.root in _INSIDE and base.element and update.element:
+        return replace(base, element=besides(base.element, update.element, paths, fold))
+    return base
 
 
 def _columns(

@@ -76,7 +76,7 @@ def matched(given: Sequence[str], wanted: Sequence[str], rules: Rules, column: s
         kind, what = ("STRUCT_FIELDS", f"extra struct fields at `{column}`") if column else ("COLUMNS", "extra columns")
         remedy = "leave these columns out, or set write.merge-schema"
         if rules.fill:  # that is set: what names its columns, in a MERGE, adds no members
-            remedy = "leave them out, or use UPDATE SET * or INSERT *, which add them"
+            remedy = "leave them out, or let a star or a column of the same name (i = source.i) add them"
         if unknown == ["rowkind"] and not column:
             remedy = '.withColumnRenamed("rowkind", "_VALUE_KIND") writes changes by their kinds'
         raise InvalidError(

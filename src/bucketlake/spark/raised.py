@@ -71,6 +71,17 @@ _STATES = {  # of what our own messages say in Spark's words
     "INSERT_COLUMN_ARITY_MISMATCH": "21S01",
     "NON_PARTITION_COLUMN": "42000",
     "UNRESOLVED_COLUMN": "42703",
+    "UNRESOLVED_VARIABLE": "42883",
+    "VARIABLE_ALREADY_EXISTS": "42723",
+    "DATATYPE_MISMATCH": "42K09",
+    "DUPLICATE_KEY": "23505",
+    "FIELD_NOT_FOUND": "42704",
+    "INVALID_EXTRACT_BASE_FIELD_TYPE": "42000",
+    "MERGE_INSERT_VALUE_COUNT_MISMATCH": "21S01",
+    "NON_LAST_MATCHED_CLAUSE_OMIT_CONDITION": "42613",
+    "NON_LAST_NOT_MATCHED_BY_TARGET_CLAUSE_OMIT_CONDITION": "42613",
+    "NON_LAST_NOT_MATCHED_BY_SOURCE_CLAUSE_OMIT_CONDITION": "42613",
+    "UNBOUND_SQL_PARAMETER": "42P02",
 }
 _RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (.*?)(?: SQLSTATE: \w{5})?\Z", re.DOTALL)
 _UNFIT = re.compile(r"\[(\w+)\] value does not fit its column \[")  # what `spark.types.stored` raises
@@ -171,7 +182,11 @@ _ROWS = (
 )
 # Spark's class for what a row made it raise, or for what it knows and does not do -> ours, which is both.
 _OF_ROWS = {base: type(base.__name__, (RaisedError, base), {"__doc__": base.__doc__}) for base in _ROWS}
-_OURS_FOR: dict[type, type[RaisedError]] = {**_OF_ROWS, AnalysisException: StatementError}
+_OURS_FOR: dict[type, type[RaisedError]] = {
+    **_OF_ROWS,
+    AnalysisException: StatementError,
+    ParseException: StatementSyntaxError,
+}
 # A condition that messages of ours about rows, or what gives them, begin with -> the class that Spark raises for it.
 _OF_CONDITION = {
     "CAST_INVALID_INPUT": SparkRuntimeException,
@@ -184,6 +199,16 @@ _OF_CONDITION = {
     "INSERT_COLUMN_ARITY_MISMATCH": AnalysisException,
     "NON_PARTITION_COLUMN": AnalysisException,
     "UNRESOLVED_COLUMN": AnalysisException,
+    "UNRESOLVED_VARIABLE": AnalysisException,
+    "DATATYPE_MISMATCH": AnalysisException,
+    "DUPLICATE_KEY": ParseException,
+    "FIELD_NOT_FOUND": AnalysisException,
+    "INVALID_EXTRACT_BASE_FIELD_TYPE": AnalysisException,
+    "MERGE_INSERT_VALUE_COUNT_MISMATCH": ParseException,
+    "NON_LAST_MATCHED_CLAUSE_OMIT_CONDITION": ParseException,
+    "NON_LAST_NOT_MATCHED_BY_TARGET_CLAUSE_OMIT_CONDITION": ParseException,
+    "NON_LAST_NOT_MATCHED_BY_SOURCE_CLAUSE_OMIT_CONDITION": ParseException,
+    "UNBOUND_SQL_PARAMETER": AnalysisException,
 }
 # The name of an error of ours -> one that is also what Spark raises for it where a task did.
 _OURS = {

@@ -391,7 +391,15 @@ def same_key(t: DataType, left: Column, right: Column) -> Column:
 
 def framed(spark: SparkSession, rows: pa.Table, schema: T.StructType) -> DataFrame:
     """A frame of rows in the driver."""
-    return spark.createDataFrame(filled_table(_uncut(rows)) if rows.num_rows else [], schema)
+    return spark.createDataFrame(filled_table(_uncut(_without_gaps(rows))) if rows.num_rows else [], schema)
+
+
+def _without_gaps(rows: pa.Table) -> pa.Table:
+    """The rows in batches that hold some: PySpark takes one without rows, behind others, for the end of all."""
+    batches = rows.to_batches()
+    if all(batch.num_rows for batch in batches):
+        return rows
+    return pa.Table.from_batches([batch for batch in batches if batch.num_rows], rows.schema)
 
 
 def _uncut(rows: pa.Table) -> pa.Table:

@@ -22,6 +22,7 @@ from bucketlake.spark.assignment import Rules
 from bucketlake.spark.types import quoted, spark_type
 from bucketlake.values import dataclass
 
+TWICE = "DATATYPE_MISMATCH.INVALID_ROW_LEVEL_OPERATION_ASSIGNMENTS"  # Spark's condition for columns that are set so
 INSERT, UPDATE, DELETE = 0, 2, 3  # the row kind that a clause writes
 NAME = re.compile(r"\s*(?:`([^`.]+)`|(\w+))\s*\.\s*(?:`([^`.]+)`|(\w+))\s*")  # of a column, by its table's
 
@@ -150,11 +151,12 @@ def check_values(clause: Clause) -> None:
             shorter = min(len(value.path), len(other))
             if value.path == other:
                 raise InvalidError(
-                    f"Multiple assignments for '{'.'.join(other)}'", remedy="assign each column once in a clause"
+                    f"[{TWICE}] Multiple assignments for '{'.'.join(other)}'",
+                    remedy="assign each column once in a clause",
                 )
             if value.path[:shorter] == other[:shorter]:
                 raise InvalidError(
-                    f"Conflicting assignments for '{'.'.join(value.path[:shorter])}'",
+                    f"[{TWICE}] Conflicting assignments for '{'.'.join(value.path[:shorter])}'",
                     remedy="assign the column or its members",
                 )
         seen.append(value.path)

@@ -20,7 +20,7 @@ from bucketlake.predicate.tree import Predicate, columns_of
 from bucketlake.schema.schema import column_names
 from bucketlake.spark.cluster import ensure_package, made_of, unpickled
 from bucketlake.spark.instants import as_shown
-from bucketlake.spark.types import arrow_layout, quoted, spark_batch, spark_schema
+from bucketlake.spark.types import arrow_layout, framed, quoted, spark_batch, spark_schema
 from bucketlake.table import Table
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
@@ -54,7 +54,7 @@ def read(
         frame = made_of(spark, [None], scan, schema)
     else:
         rows = pa.Table.from_batches(scan.batches() if found is None else found, arrow_layout(fields))
-        frame = spark.createDataFrame(rows if rows.num_rows else [], schema)
+        frame = framed(spark, rows, schema)
     frame = as_shown(frame, table.options)
     return frame if names == wanted else frame.select(*[quoted(name) for name in wanted])
 

@@ -28,7 +28,7 @@ from bucketlake.spark.raised import FILE_CHANGED
 from bucketlake.spark.read import native
 from bucketlake.spark.read.native import FileAt
 from bucketlake.spark.read.united import united
-from bucketlake.spark.types import literal, noted, quoted, spark_batch, spark_type
+from bucketlake.spark.types import framed, literal, noted, quoted, spark_batch, spark_type
 from bucketlake.types.model import DataField, Root
 
 MOST_SCANS = 4  # for files of one size; more of them are told apart by path
@@ -144,7 +144,7 @@ def _joined(
         schema = T.StructType([T.StructField(_KEY, T.LongType() if place == native.FILE_SIZE else T.StringType())])
         for name, kind in zip(table, kinds, strict=True):  # Spark would take moments without a zone for instants
             schema = schema.add(name, kind)
-        frame = frame.join(F.broadcast(spark.createDataFrame(known, schema)), F.expr(f"{place} = {_KEY}"), "left")
+        frame = frame.join(F.broadcast(framed(spark, known, schema)), F.expr(f"{place} = {_KEY}"), "left")
         if values:
             frame = frame.where(f"CASE WHEN {_KEY} IS NULL THEN CAST({_CHANGED} AS BOOLEAN) ELSE true END")
         known_values = (

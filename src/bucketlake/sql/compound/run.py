@@ -1,7 +1,9 @@
 """A script that changes tables, run statement by statement.
 
 Its variables are the session's while it runs: a statement finds them there, behind the columns of its tables, as in
-Spark's own scripts. Where one hides another of the script, that one is put away and comes back.
+Spark's own scripts. Where one hides another of the script, that one is put away and comes back. What stands before a
+dot in the script and labels variables is one of the session's, too: a struct of their values, so that `label.variable`
+is found in their place.
 """
 
 from __future__ import annotations
@@ -19,11 +21,12 @@ from bucketlake.errors import AlreadyExistsError, InvalidError, UnsupportedError
 from bucketlake.lazy import pa
 from bucketlake.spark.raised import condition_of, interrupts_stay, told_as_ours
 from bucketlake.spark.types import as_nullable, collected, framed, quoted
+from bucketlake.sql.compound.targets import SetName, into_targets, qualifiers, set_targets
 from bucketlake.sql.compound.tree import HIDES, Block, Branch, Declared, Each, Handler, Jump, Loop, Node, Run, Text
 from bucketlake.sql.query.immediate import is_query
 from bucketlake.sql.query.named import passing_views
 from bucketlake.sql.text.pieces import Piece, located
-from bucketlake.sql.text.text import tokenize
+from bucketlake.sql.text.text import splice, tokenize
 from bucketlake.types.model import quote_text
 from bucketlake.values import dataclass
 
@@ -43,14 +46,29 @@ class _Jumped(BaseException):
 
 
 @dataclass(slots=True)
+class Scope:
+    """The variables of a block, or of the rows of a FOR. `made`: as they are spelled, with where what each one hides
+    was put; `held`: the session's variable that holds each one, by its name in lower case; `told`: those that the
+    variable of its label has."""
+
+    label: str
+    made: dict[str, str | None] = field(default_factory=dict)
+    held: dict[str, str] = field(default_factory=dict)
+    told: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
 class Script:
     """One run of a script, whose text is `text`. `variables`: by their names in lower case those that there are, the
-    innermost last: as it is spelled, and what declares it anew. `rows`: of the last query, with their types."""
+    innermost last: as it is spelled, and what declares it anew. `scopes`: the innermost last; `qualifiers`: the names
+    before a dot. `rows`: of the last query, with their types."""
 
     lake: Lake
     text: str
     args: Any = None
     variables: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    scopes: list[Scope] = field(default_factory=list)
+    qualifiers: frozenset[str] = frozenset()
     rows: tuple[pa.Table, T.StructType] | None = None
     handling: bool = False  # a handler runs
 
@@ -58,6 +76,7 @@ class Script:
         """The rows of the last query that was run."""
         if self.args and not isinstance(self.args, dict):
             raise UnsupportedError("? markers in a script (BEGIN … END) that changes tables", remedy="name them: :name")
+        self.qualifiers = qualifiers(self.text)
         self._block(block)
         return self.lake.nothing if self.rows is None else _frame(self.lake.spark, *self.rows)
 
@@ -87,16 +106,33 @@ class Script:
             raise located(error, self.text, piece) from error.__cause__
 
     def _statement(self, node: Run) -> None:
+        targets = set_targets(node.said.text) if node.variables else into_targets(node.said.text)
+        said = self._with_held(node.said, targets)
         if node.variables:
-            words = tokenize(node.said.text)[:2]
-            named = len(words) == 2 and words[0].value.upper() in ("VAR", "VARIABLE") and words[1].kind != "sign"
-            self._sql(node.said, "SET " if named else "SET VARIABLE ")
+            self._sql(said, "SET VARIABLE ")
+            self._tell()
             return
-        found = self._sql(node.said)
+        found = self._sql(said)
+        if targets:
+            self._tell()
         told = tokenize(node.said.text)[0].is_word("EXECUTE") and found.columns
         if told or is_query(node.said.text):
             with told_as_ours():
                 self.rows = collected(found), as_nullable(found.schema)
+
+    def _with_held(self, said: Text, targets: Sequence[SetName]) -> Text:
+        """The statement with the session's variables in the places of `label.variable` that it sets. InvalidError
+        for a script's variable as one of the session."""
+        pieces = []
+        for target in targets:
+            label, name = target.parts[0].lower(), target.parts[-1].lower()
+            if len(target.parts) > 1 and target.parts[-2].lower() == "session" and name in self.variables:
+                told = ".".join(map(quoted, target.parts))
+                raise InvalidError(f"[UNRESOLVED_VARIABLE] Cannot resolve variable {told}: it is the script's")
+            held = next((scope.held.get(name) for scope in reversed(self.scopes) if scope.label == label), None)
+            if len(target.parts) == 2 and held is not None:
+                pieces.append((target.start, target.end, quoted(held).ljust(target.end - target.start)))
+        return Text(splice(said.text, pieces), said.start) if pieces else said
 
     def _holds(self, condition: Text, before: str = "(") -> bool:
         """Whether a condition is true: it is not where it is NULL."""
@@ -112,7 +148,7 @@ class Script:
     # ------------------------------------------------------------------------------------------ blocks and loops
 
     def _block(self, block: Block) -> None:
-        with self._declared(block.declared):
+        with self._declared(block.label, block.declared):
             if block.handlers and any(len(found) > 1 for found in self.variables.values()):  # by a column of FOR
                 raise UnsupportedError(HIDES, remedy="give the columns of FOR names of their own")
             try:
@@ -141,7 +177,7 @@ class Script:
             return
         value = self._sql(node.value, "SELECT (", ") AS c0")
         name = self._fresh()
-        with self._of_rows([name], [_type_text(value.schema[0].dataType)]):
+        with self._of_rows("", [name], [_type_text(value.schema[0].dataType)]):
             self._fill([name], ["c0"], value)
             self._first(node, f"({name} = ")
 
@@ -176,20 +212,14 @@ class Script:
         with told_as_ours():
             rows, schema = collected(frame), as_nullable(frame.schema)
         names = list(schema.names)
-        if len({name.lower() for name in [*names, node.row]}) <= len(names):
-            raise InvalidError(
-                "a name of FOR is there twice", columns=schema.names, row=node.row or None, remedy="rename it"
-            )
+        if len({name.lower() for name in names}) < len(names):
+            raise InvalidError("a name of FOR is there twice", columns=names, remedy="rename it")
         told = T.StructType([T.StructField(f"c{place}", item.dataType) for place, item in enumerate(schema)])
-        values, types = list(told.names), [_type_text(item.dataType) for item in schema]
-        if node.row:
-            pairs = ", ".join(f"{quote_text(name)}, c{place}" for place, name in enumerate(schema.names))
-            names, values = [*names, node.row], [*values, f"named_struct({pairs})"]
-            types.append(_type_text(schema))
         rows = rows.rename_columns(told.names)
-        with self._of_rows(names, types):
+        with self._of_rows(node.row, names, [_type_text(item.dataType) for item in schema]):
             for place in range(rows.num_rows):
-                self._fill(names, values, _frame(self.lake.spark, rows.slice(place, 1), told))
+                self._fill(names, told.names, _frame(self.lake.spark, rows.slice(place, 1), told))
+                self._tell()
                 if not self._goes_on(node.label, node.body):
                     return
 
@@ -204,37 +234,72 @@ class Script:
     # ------------------------------------------------------------------------------------------------- variables
 
     @contextmanager
-    def _declared(self, declared: Sequence[Declared]) -> Iterator[None]:
+    def _declared(self, label: str, declared: Sequence[Declared]) -> Iterator[None]:
         """While this lasts, these variables are there."""
-        with self._scope() as made:
+        with self._scope(label) as scope:
             for each in declared:
                 for name in each.names:
-                    if name.lower() in map(str.lower, made):
-                        raise AlreadyExistsError("the block declares the variable twice", variable=name)
-                    made[name] = self._put_away(name)
-                    self._declare(name, each.rest)
+                    if name.lower() in scope.held:
+                        what = "[VARIABLE_ALREADY_EXISTS] the block declares the variable twice"
+                        raise AlreadyExistsError(what, variable=name)
+                    self._enter(scope, name, each.rest)
+                self._tell()
             yield
 
     @contextmanager
-    def _of_rows(self, names: Sequence[str], types: Sequence[str]) -> Iterator[None]:
+    def _of_rows(self, label: str, names: Sequence[str], types: Sequence[str]) -> Iterator[None]:
         """While this lasts, variables of these types are there."""
-        with self._scope() as made:
+        with self._scope(label) as scope:
             for name, kind in zip(names, types, strict=True):
-                made[name] = self._put_away(name)
-                self._declare(name, Text(kind, 0))
+                self._enter(scope, name, Text(kind, 0))
             yield
 
     @contextmanager
-    def _scope(self) -> Iterator[dict[str, str | None]]:
-        """The names that a scope declares, with where what each one hides was put; all is as before when it ends."""
-        made: dict[str, str | None] = {}
+    def _scope(self, label: str) -> Iterator[Scope]:
+        """A scope without variables; all is as before when it ends."""
+        scope = Scope(label)
+        self.scopes.append(scope)
         try:
-            yield made
+            yield scope
         finally:
-            for name, hidden in reversed(made.items()):
+            if scope.told:
+                self._drop(label)
+            for name, hidden in reversed(scope.made.items()):
                 self._restore(name, hidden)
+            self.scopes.pop()
+
+    def _enter(self, scope: Scope, name: str, rest: Text) -> None:
+        """Declare a variable of the innermost scope."""
+        scope.made[name] = self._put_away(name)
+        self._declare(name, rest)
+        scope.held[name.lower()] = name
+
+    def _tell(self) -> None:
+        """Let the variables of labels have what those that they label are now."""
+        for scope in self.scopes:
+            if scope.label not in self.qualifiers or not scope.held:
+                continue
+            if scope.label in self.variables:
+                raise UnsupportedError(
+                    "a label that is also a variable's name, in a script (BEGIN … END) that changes tables",
+                    label=scope.label,
+                    remedy="rename one of them",
+                )
+            values = ", ".join(f"{quote_text(name)}, {quoted(held)}" for name, held in scope.held.items())
+            row, label = f"named_struct({values})", quoted(scope.label)
+            if len(scope.told) < len(scope.held):
+                kind = _type_text(self.lake.spark.sql(f"SELECT {row}").schema[0].dataType)
+                if scope.told:
+                    self._drop(scope.label)
+                self._session_variable(scope.label, Text(kind, 0))
+                scope.told = tuple(scope.held)
+            self.lake.spark.sql(f"SET VARIABLE {label} = {row}")
 
     def _declare(self, name: str, rest: Text) -> None:
+        self._session_variable(name, rest)
+        self.variables.setdefault(name.lower(), []).append((name, rest.text))
+
+    def _session_variable(self, name: str, rest: Text) -> None:
         try:
             self._sql(rest, f"DECLARE VARIABLE {quoted(name)} ")
         except AnalysisException as error:
@@ -242,7 +307,6 @@ class Script:
                 raise
             remedy = f"rename it, or DROP TEMPORARY VARIABLE {quoted(name)} first"
             raise AlreadyExistsError("the session has the variable of a script", variable=name, remedy=remedy) from None
-        self.variables.setdefault(name.lower(), []).append((name, rest.text))
 
     def _put_away(self, name: str) -> str | None:
         """Where the value of the script's own variable of this name was put, None where it has none."""
@@ -254,19 +318,29 @@ class Script:
         kept = self._fresh()
         self.lake.spark.sql(f"DECLARE VARIABLE {kept} = session.{quoted(hidden[-1][0])}")
         self._drop(hidden[-1][0])
+        self._hold(name, kept)
         return kept
+
+    def _hold(self, name: str, place: str) -> None:
+        """The variable of the innermost scope that has it lies in another of the session's now."""
+        scope = next(scope for scope in reversed(self.scopes) if name.lower() in scope.held)
+        scope.held[name.lower()] = place
 
     def _restore(self, name: str, kept: str | None) -> None:
         """Let the variable go, or be again what it hid."""
         known = self.variables.get(name.lower(), [])
         if len(known) > (kept is not None):  # it was declared
             known.pop()
+            if not known:
+                del self.variables[name.lower()]
             self._drop(name)
+        self.scopes[-1].held.pop(name.lower(), None)
         if kept is not None:
             hidden, rest = known[-1]
             self._sql(Text(rest, 0), f"DECLARE VARIABLE {quoted(hidden)} ")
             self.lake.spark.sql(f"SET VARIABLE {quoted(hidden)} = {kept}")
             self._drop(kept)
+            self._hold(name, hidden)
 
     def _drop(self, name: str) -> None:
         with suppress(AnalysisException):  # the script may have dropped it

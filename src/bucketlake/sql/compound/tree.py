@@ -101,15 +101,18 @@ Node = Run | Block | Branch | Loop | Each | Jump
 HIDES = "a handler where one variable hides another"  # Spark takes the outer one there, of others the inner
 DEEPEST = 64  # statements in one another: each is a few calls of Python's
 _SPARKS = {"OPEN", "FETCH", "CLOSE", "SIGNAL", "RESIGNAL", "GET"}
+_FORBIDDEN = ("builtin", "session")
 _LABELLED = ("BEGIN", "WHILE", "REPEAT", "LOOP", "FOR")
 
 
 def read(text: str) -> Block:
     """A script, read to its end. InvalidError with its place for what is none."""
     reader = _Reader(Cursor(text))
-    label = reader.label()
+    if reader.label():
+        reader.cursor.at = 0
+        reader.cursor.fail("a script begins with BEGIN, without a label", "label a block within it")
     reader.cursor.expect("BEGIN")
-    found = reader.block(label)
+    found = reader.block("")
     reader.cursor.end()
     return found
 
@@ -135,6 +138,9 @@ class _Reader:
     def _named(self) -> str:
         """The name of a label or of a FOR's rows, in lower case."""
         name = self.cursor.identifier().lower()
+        if name in _FORBIDDEN or name.startswith("sys"):
+            self.cursor.at -= 1
+            self.cursor.fail("no label or FOR may have this name", "choose another name")
         if name in self.rows or any(name == other for other, _loop in self.labels):
             self.cursor.fail(f"a label or FOR of the name {name!r} encloses this place", "choose another name")
         return name
@@ -183,6 +189,8 @@ class _Reader:
         if (cursor.sees("VARIABLE") or cursor.sees("VAR")) and following is not None and following.value != ",":
             cursor.next()
         names = cursor.listed(cursor.identifier)
+        if cursor.sees("."):
+            cursor.fail("a variable is declared without a label before it", "leave the label out")
         rest = self._upto(";")
         cursor.expect(";")
         return Declared(tuple(names), rest)
@@ -250,6 +258,9 @@ class _Reader:
             cursor.next()
             found = self._jump(word == "ITERATE")
         elif cursor.accept("SET"):
+            following = cursor.peek(1)
+            if (cursor.sees("VAR") or cursor.sees("VARIABLE")) and following is not None and following.kind != "sign":
+                cursor.fail("SET in a script is of variables without saying so", "leave this word out")
             found = Run(self._upto(";"), variables=True)
         else:
             found = Run(self._upto(";"))

@@ -131,11 +131,9 @@ def with_values(text: str, args: Any) -> str:
             pieces.append((token.start, tokens[at + 1].end, literal(values[name], name)))
         elif not by_name and token.kind == "sign" and token.value == "?":
             if used == len(values):
-                raise InvalidError("SQL: more markers than values", values=len(values))
+                raise InvalidError("[UNBOUND_SQL_PARAMETER] SQL: more markers than values", values=len(values))
             pieces.append((token.start, token.end, literal(values[used], str(used + 1))))
             used += 1
-    if not by_name and used < len(values):
-        raise InvalidError("SQL: more values than markers", values=len(values), markers=used)
     return splice(text, pieces)
 
 

@@ -165,7 +165,10 @@ def _static_values(lake: Lake, static: dict[str, str], table: LakeTable) -> dict
     for column, value in static.items():
         if found[column] is None and value.upper() != "NULL":
             raise InvalidError(
-                "the PARTITION value is not of its column's type", table=table.name, column=column, value=value[:200]
+                "[CAST_INVALID_INPUT] the PARTITION value is not of its column's type",
+                table=table.name,
+                column=column,
+                value=value[:200],
             )
     return found
 

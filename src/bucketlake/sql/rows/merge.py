@@ -6,11 +6,11 @@ Spec: docs/sql/merge.md
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql.types import NullType, StructField, StructType
+from pyspark.sql.types import NullType, StructType
 
 from bucketlake.errors import ConflictError, InvalidError, UnsupportedError
 from bucketlake.ops.change.row_changes import refuse_delete, refuse_merge
@@ -18,7 +18,7 @@ from bucketlake.ops.scan.key_types import merged_schema
 from bucketlake.ops.table.retry import has_moved
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.default import default_sql
-from bucketlake.schema.merging import MERGE_SCHEMA, Merging
+from bucketlake.schema.merging import MERGE_SCHEMA, Merging, besides
 from bucketlake.spark import instants
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.merge.appended import AppendedMerge
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from bucketlake.format.metadata.snapshot import Snapshot
     from bucketlake.schema.schema import TableSchema
     from bucketlake.spark.session import Lake
+    from bucketlake.types.model import DataField
 
 _LOOSE = ("AND", "OR", "BETWEEN")
 
@@ -203,28 +204,45 @@ class MergeInto:
         if merging_rules is None:
             return table, rules
         rules = replace(rules, fill=True)
-        brought = StructType([field for field in source.fields if self._brings(field, table.schema, rules)])
-        given = instants.made_fields(brought, table.options, table.schema.fields)
+        given = self._brought(table, source, rules)
         future = merged_schema(table.table.store, given, merging_rules, table.name)
         if future is not None:
             merge = expanded(self._merge(future, source.names, rules), future, source.names, rules)
             check(table.spark, merge, future, source, rules)
         return replace(table, table=table.table.evolved(given, rules.sensitive)) if given else table, rules
 
-    def _brings(self, field: StructField, schema: TableSchema, rules: Rules) -> bool:
-        """Whether a column of the source may become one of the table: with a star each may, else those assigned to."""
-        if isinstance(field.dataType, NullType) or field.name in COLUMNS:
-            return False
+    def _brought(self, table: LakeTable, source: StructType, rules: Rules) -> list[DataField]:
+        """What may become columns or members of the table: with a star all of the source, else its columns that clauses
+        assign to and the table lacks, and what columns and members hold besides that clauses assign to the source's of
+        the same names."""
+        fields = [
+            item for item in source.fields if not isinstance(item.dataType, NullType) and item.name not in COLUMNS
+        ]
+        given = instants.made_fields(StructType(fields), table.options, table.schema.fields)
         clauses = [clause for clause in self.clauses if clause.side is not Side.NOT_MATCHED_BY_SOURCE]
         if any(clause.columns is None for clause in clauses):
-            return True
-        known = _fold(schema.field_names, rules)
-        own = {tuple(_fold([self.target.alias or self.target.parts[-1]], rules))}
-        name = next(iter(_fold([field.name], rules)))
-        written = [
-            tuple(part if rules.sensitive else part.lower() for part in n) for c in clauses for n in c.columns or ()
-        ]
-        return name not in known and any(n == (name,) or (n[-1:] == (name,) and n[:-1] in own) for n in written)
+            return given
+        fold: Callable[[str], str] = str if rules.sensitive else str.lower
+        known = {fold(item.name): item.type for item in table.schema.fields}
+        mine = [self.target.alias] if self.target.alias is not None else [*self.target.parts]
+        written: set[tuple[str, ...]] = set()
+        direct: set[tuple[str, ...]] = set()
+        for clause in clauses:
+            for name, value in zip(clause.columns or (), clause.values, strict=True):
+                path = _behind(name, mine, fold)
+                written.add(path)
+                if path == _behind(_names(value.text), self.source.parts or [self.source.name], fold):
+                    direct.add(path)
+        found: list[DataField] = []
+        for item in given:
+            column = fold(item.name)
+            paths = {path[1:] for path in direct if path[0] == column}
+            if column not in known and (column,) in written:
+                found.append(item)
+            elif paths:
+                own = known.get(column) or replace(item.type, fields=())
+                found.append(replace(item, type=besides(own, item.type, paths, fold)))
+        return found
 
     def _take(self, lake: Lake, table: LakeTable, base: Snapshot | None) -> Held:
         """The source, evaluated once. What it reads of the target is of the snapshot that the target is read of."""
@@ -357,14 +375,19 @@ def check_order(clauses: Sequence[When]) -> None:
     for side in Side:
         own = [clause for clause in clauses if clause.side is side]
         if any(clause.condition is None for clause in own[:-1]):
+            kind = "NOT_MATCHED_BY_TARGET" if side is Side.NOT_MATCHED else side.value.replace(" ", "_")
             raise InvalidError(
-                f"SQL: only the last WHEN {side.value} clause can be without a condition",
+                f"[NON_LAST_{kind}_CLAUSE_OMIT_CONDITION] SQL: only the last WHEN {side.value} clause can be without "
+                "a condition",
                 remedy="give the others conditions, or leave out what follows",
             )
 
 
-def _fold(names: Sequence[str], rules: Rules) -> set[str]:
-    return {name if rules.sensitive else name.lower() for name in names}
+def _behind(name: tuple[str, ...], table: Sequence[str], fold: Callable[[str], str]) -> tuple[str, ...]:
+    """A column's name and its members', folded, without the table's name before it, whole or its last parts."""
+    parts, whole = tuple(map(fold, name)), tuple(map(fold, table))
+    ends = (whole[first:] for first in range(len(whole)))
+    return next((parts[len(end) :] for end in ends if end and parts[: len(end)] == end and parts[len(end) :]), parts)
 
 
 def _default(schema: TableSchema, path: tuple[str, ...]) -> str:

@@ -158,7 +158,8 @@ def _when(cursor: Cursor) -> When:
         cursor.expect("VALUES")
         values = tuple(cursor.bracketed(lambda: _expression(cursor, ",", ")")))
         if len(columns) != len(values):
-            cursor.fail(f"INSERT names {len(columns)} columns and gives {len(values)} values")
+            what = f"INSERT names {len(columns)} columns and gives {len(values)} values"
+            cursor.fail(what, condition="MERGE_INSERT_VALUE_COUNT_MISMATCH")
         return When(side, INSERT, condition, columns, values)
     if cursor.accept("DELETE"):
         return When(side, DELETE, condition)

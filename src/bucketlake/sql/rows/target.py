@@ -27,7 +27,7 @@ from bucketlake.sql.query.travel import session_options
 from bucketlake.sql.query.views import with_views
 from bucketlake.sql.text import names
 from bucketlake.sql.text.text import Cursor, option_hints
-from bucketlake.types.model import DataField, Root
+from bucketlake.types.model import DataField, Root, type_text
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -299,8 +299,13 @@ def column_path(
     path, kind = [column.name], column.type
     for part in parts[1:]:
         member = _called(part, kind.fields, fold) if kind.root is Root.ROW else None
+        if member is None and kind.root is Root.ROW:
+            members = [item.name for item in kind.fields]
+            what = f"[FIELD_NOT_FOUND] no such member of {'.'.join(path)}"
+            raise InvalidError(what, column=".".join(written), members=members, remedy=did_you_mean(part, members))
         if member is None:
-            raise InvalidError(f"{verb} sets columns and members of ROW columns", column=".".join(written))
+            what = f"[INVALID_EXTRACT_BASE_FIELD_TYPE] {verb} sets columns and members of ROW columns"
+            raise InvalidError(what, column=".".join(written), type=type_text(kind), remedy=f"set {'.'.join(path)}")
         path.append(member.name)
         kind = member.type
     return tuple(path)

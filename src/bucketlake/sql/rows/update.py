@@ -12,6 +12,7 @@ from bucketlake.errors import InvalidError
 from bucketlake.ops.change.row_changes import refuse_update
 from bucketlake.schema.default import default_sql
 from bucketlake.spark import changes
+from bucketlake.spark.merge.clauses import TWICE
 from bucketlake.spark.settings import is_case_sensitive
 from bucketlake.spark.types import quoted
 from bucketlake.spark.write.column_updates import MINE, ColumnChange
@@ -150,7 +151,9 @@ def _assigned(schema: TableSchema, update: Update, sensitive: bool) -> _Assigned
         for other in paths:
             shorter = min(len(path), len(other))
             if path[:shorter] == other[:shorter]:
-                raise InvalidError(f"Conflicting assignments for '{path[0]}'", remedy="assign each column once")
+                raise InvalidError(
+                    f"[{TWICE}] Conflicting assignments for '{path[0]}'", remedy="assign each column once"
+                )
         paths.append(path)
         value = _default(schema, path, text)
         if len(path) == 1:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import lru_cache
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
@@ -69,11 +69,17 @@ def explained(tokens: Sequence[Token]) -> int:
     )
 
 
+class _Tokenizer(Spark.Tokenizer):  # type: ignore[misc]  # sqlglot makes it at import
+    """Spark's. It does not take the rest of SHOW, CALL, EXECUTE and the like for one opaque text, not behind a
+    semicolon or BEGIN either."""
+
+    COMMANDS: ClassVar[set[TokenType]] = set()
+
+
 @lru_cache(maxsize=8)  # every room that looks at a statement asks for its tokens
 def _tokens(text: str) -> tuple[Token, ...]:
     try:
-        # The leading word keeps sqlglot from taking the rest of SHOW, CALL and the like as one opaque string.
-        raw = Spark().tokenize("x " + text)[1:]
+        raw = _Tokenizer(Spark()).tokenize(text)
     except TokenError as error:
         closed = _CLOSED.match(text)
         at, remedy = closed.end() if closed else 0, "close the literal or comment"
@@ -82,7 +88,7 @@ def _tokens(text: str) -> tuple[Token, ...]:
         raise InvalidError("SQL text cannot be read", **_told_place(text, at), remedy=remedy) from error
     tokens: list[Token] = []
     for token in raw:
-        start, end = token.start - 2, token.end - 1
+        start, end = token.start, token.end + 1
         if tokens and start < tokens[-1].end:
             continue  # 1.5D is said again as a cast
         source = text[start:end]
@@ -570,12 +576,14 @@ class Cursor:
         if not self.done:
             self.fail("unexpected text")
 
-    def fail(self, what: str, remedy: str | None = None) -> None:
-        """Raise InvalidError naming this place; what to do about it is guessed where it is not said."""
+    def fail(self, what: str, remedy: str | None = None, condition: str = "") -> None:
+        """Raise InvalidError naming this place; what to do about it is guessed where it is not said. `condition`:
+        Spark's for it."""
         token = self.peek()
         place = token.start if token is not None else len(self.text)
         remedy = remedy or habits.remedy(self.text, place) or "correct the statement"
-        raise InvalidError(f"SQL: {what}", **_told_place(self.text, place), remedy=remedy)
+        head = f"[{condition}] " if condition else ""
+        raise InvalidError(f"{head}SQL: {what}", **_told_place(self.text, place), remedy=remedy)
 
 
 def _told_place(text: str, place: int) -> dict[str, object]:
