@@ -57,8 +57,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("plain rows é%20")
     rows = _rows(2 * ROWS)
     pq.write_table(rows.slice(0, ROWS), folder / "a b.parquet", row_group_size=6_000)
+    views = rows.schema.set(9, pa.field("text", pa.string_view())).set(10, pa.field("bytes", pa.large_binary()))
     new = {"use_dictionary": False, "data_page_version": "2.0", "store_decimal_as_integer": True}
-    pq.write_table(rows.slice(ROWS), folder / "c.parquet", row_group_size=9_000, compression="zstd", **new)
+    pq.write_table(rows.slice(ROWS).cast(views), folder / "c.parquet", row_group_size=9_000, compression="zstd", **new)
     yield str(folder)
 
 

@@ -439,13 +439,14 @@ def _copied(store: Any, old: str, new: str) -> dict[str, Any]:
     leaves nothing that opens with a part of its snapshots.
     """
     known = _versions(store, old)
-    order = sorted(known, key=lambda key: key.startswith(old + _SCHEMAS))
+    begun: list[str] = []
     try:
-        for key in order:
-            _copy(store, key, new + key[len(old) :])
+        for key in sorted(known, key=lambda key: key.startswith(old + _SCHEMAS)):
+            begun.append(new + key[len(old) :])
+            _copy(store, key, begun[-1])
     except BaseException:
         with suppress(Exception):
-            _delete(store, [new + key[len(old) :] for key in reversed(order)])
+            _delete(store, begun[::-1])
         raise
     return known
 

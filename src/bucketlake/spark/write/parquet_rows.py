@@ -78,11 +78,12 @@ class Share:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, under the table's names; CorruptError for a file that cannot be read, or is another by now."""
-        names = [field.name for field in self.fields]
+        layout = pa.schema([(field.name, arrow_type(field.type)) for field in self.fields])
         for piece in self.pieces:
             try:
                 for batch in _read(piece, self.columns, self.fields):
-                    yield pa.RecordBatch.from_arrays(batch.columns, names=names)
+                    columns = [column.cast(kind) for column, kind in zip(batch.columns, layout.types, strict=True)]
+                    yield pa.RecordBatch.from_arrays(columns, schema=layout)
             except (OSError, pa.ArrowException) as error:
                 raise CorruptError("cannot read a parquet file", file=piece.path, cause=str(error)) from error
 
