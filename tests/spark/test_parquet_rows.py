@@ -166,7 +166,7 @@ def test_rows_of_which_files_do_not_say_all_go_through_spark(
     classic.sql(f"CREATE TABLE db.t ({DDL.replace(' NOT NULL', '')})")
     classic.table("db.t").write(frame)
     assert not any(looked)
-    assert _same(classic.read_table("db.t"), frame)
+    assert _same(classic.read_table("db.t"), frame.withColumn("i32", F.col("i32").cast("int")))
 
 
 def test_rows_that_spark_keeps_are_those_it_keeps(classic: Lake, looked: list[int], tmp_path: Path) -> None:

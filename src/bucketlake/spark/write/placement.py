@@ -219,14 +219,14 @@ class _Postpone(_Fixed):
 
     @contextmanager
     def planned(self, frame: DataFrame, template: WriteTask) -> Iterator[_Plan]:
+        whole = None if self.schema.partition_keys else 1
         if not counts_rows(self.schema, template.total_buckets):
-            yield _Plan(frame, template)
+            yield _Plan(frame, template, whole)
             return
         with evaluated_once(self.spark, frame, self.given.once) as kept:
             counted = count_rows(self.store, kept)
             template = with_numbers(self.store, template, counted.amounts, self.given.overwrite)
-            partitions = (len(counted.codes) or None) if self.schema.partition_keys else 1
-            yield _Plan(kept, template, partitions, codes=counted.codes)
+            yield _Plan(kept, template, len(counted.codes) or whole, codes=counted.codes)
 
     def stays(self, plan: _Plan) -> bool:
         return writes_pending(self.schema) or super().stays(plan)
