@@ -269,6 +269,23 @@ def test_a_file_that_changes_meanwhile_fails_the_write(
     assert classic.table("db.t").latest_snapshot() is None
 
 
+def test_a_footer_is_as_the_checksums_beside_it_say(classic: Lake, looked: list[int], tmp_path: Path) -> None:
+    path = str(tmp_path / "rows")
+    classic.spark.range(60_000).coalesce(1).write.parquet(path)
+    frame = classic.spark.read.parquet(path)
+    classic.sql("CREATE TABLE db.t (id BIGINT)")
+    classic.table("db.t").write(frame)
+    file = next(Path(path).glob("*.parquet"))
+    assert looked == [1] and file.with_name(f".{file.name}.crc").exists()
+    whole = file.read_bytes()
+    for place in (len(whole) - 40, len(whole) // 2):
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(Exception, match=file.name):
+            classic.table("db.t").write(frame)
+    assert looked[1:] == [0, 1]  # Spark says what is wrong with footers
+    assert classic.sql("SELECT count(*) FROM db.t").collect() == [(60_000,)]
+
+
 def test_rows_that_do_not_fit_are_refused(classic: Lake, looked: list[int], tmp_path: Path) -> None:
     pq.write_table(pa.table({"k": pa.array([*range(29_999), None], pa.int64())}), tmp_path / "rows.parquet")
     classic.sql("CREATE TABLE db.t (k BIGINT NOT NULL)")

@@ -12,14 +12,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from os.path import dirname, getsize, isfile
+from functools import partial
+from os.path import dirname, getsize, isfile, split
 from urllib.parse import unquote, urlsplit
+from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from bucketlake.errors import CorruptError
+from bucketlake.env.local import LocalStorage
+from bucketlake.errors import BucketlakeError, CorruptError
 from bucketlake.ops.table.store import Store
 from bucketlake.spark import instants
 from bucketlake.spark.cluster import Action, runs_here, unpickled
@@ -38,8 +41,10 @@ _PLAIN = {
     *(Root.BOOLEAN, Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.FLOAT, Root.DOUBLE, Root.DECIMAL),
     *(Root.VARCHAR, Root.VARBINARY, Root.DATE, Root.TIMESTAMP, Root.TIMESTAMP_LTZ),
 }
+_SUMS_MAGIC, _SUMS_HEAD = b"crc\0", 8  # Hadoop's `ChecksumFileSystem`: the bytes of a sum follow, then CRC-32s
 _TIMES = {Root.DATE, Root.TIMESTAMP, Root.TIMESTAMP_LTZ}
 _MICROSECONDS = 6
+_ENCRYPTION = ("spark.hadoop.parquet.crypto.factory.class", "parquet.crypto.factory.class")  # Spark has the keys
 # What Spark must say: with others it passes over files, or over names, or takes days for those of another calendar.
 _SETTINGS = {
     "spark.sql.files.ignoreCorruptFiles": "false",
@@ -114,6 +119,8 @@ def shares_of(spark: SparkSession, store: Store, source: Source, tasks: int) -> 
     if sizes is None or sum(sizes.values()) < LEAST_BYTES or not _is_scan(spark, source.frame, list(sizes)):
         return None
     rebased = any(field.type.root in _TIMES for field in fields)
+    if any(spark.conf.get(key, None) is not None for key in _ENCRYPTION):
+        return None
     settings = {**_SETTINGS, _REBASE: "CORRECTED"} if rebased else _SETTINGS
     if any(str(spark.conf.get(key)).upper() != value.upper() for key, value in settings.items()):
         return None
@@ -122,11 +129,11 @@ def shares_of(spark: SparkSession, store: Store, source: Source, tasks: int) -> 
     for path, length in sizes.items():
         try:
             with pq.ParquetFile(path) as file:
-                if not _fits(file, columns, fields):
+                if not _fits(file, columns, fields) or not _footer_is_sound(path, length):
                     return None
                 found = file.metadata
                 sized = [found.row_group(number).total_byte_size for number in range(found.num_row_groups)]
-        except (OSError, pa.ArrowException):
+        except (OSError, pa.ArrowException, BucketlakeError):
             return None  # Spark says what is wrong with it
         groups += [(path, length, number, size) for number, size in enumerate(sized)]
     return [Share(pieces, columns, fields) for pieces in _dealt(groups, tasks)]
@@ -202,6 +209,28 @@ def _fits(file: pq.ParquetFile, columns: Sequence[str], fields: Sequence[DataFie
         if leaf.physical_type == "INT96" or not _is_of(arrow.field(name).type, field):
             return False
     return True
+
+
+def _footer_is_sound(path: str, length: int) -> bool:
+    """Whether the footer is as Hadoop's checksums of the file say, where it wrote some beside it; those of the pages
+    lie within them."""
+    folder, name = split(path)
+    beside = f"{folder}/.{name}.crc"
+    if not isfile(beside):
+        return True
+    disk = LocalStorage()
+    with disk.open_input(beside) as sums, disk.open_input(path) as file:
+        head = sums.read(_SUMS_HEAD)
+        step = int.from_bytes(head[4:], "big")
+        file.seek(max(length - 8, 0))
+        start = length - 8 - int.from_bytes(file.read(4), "little")
+        if head[:4] != _SUMS_MAGIC or step < 1 or start < 0:
+            return False
+        first = start // step
+        file.seek(first * step)
+        sums.seek(_SUMS_HEAD + 4 * first)
+        parts = iter(partial(file.read, step), b"")
+        return b"".join(crc32(part).to_bytes(4, "big") for part in parts) == sums.read()
 
 
 def _is_of(found: pa.DataType, field: DataField) -> bool:
