@@ -229,6 +229,18 @@ def test_columns_of_other_types_go_through_spark(classic: Lake, looked: list[int
     assert _same(classic.read_table("db.t"), expected)
 
 
+@pytest.mark.parametrize("version", ["x", "2.4.8", "9" * 5_000, ""])
+def test_files_of_odd_versions_of_spark_are_spark_s(
+    classic: Lake, looked: list[int], tmp_path: Path, version: str
+) -> None:
+    rows = pa.table({"n": np.arange(30_000)}).replace_schema_metadata({"org.apache.spark.version": version})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    classic.sql("CREATE TABLE db.t (n BIGINT)")
+    classic.table("db.t").write(classic.spark.read.schema("n BIGINT").parquet(str(tmp_path)))
+    assert looked == [0]
+    assert classic.sql("SELECT count(*), sum(n) FROM db.t").collect() == [(30_000, 449_985_000)]
+
+
 def test_days_of_the_old_calendar_are_spark_s(classic: Lake, looked: list[int], tmp_path: Path) -> None:
     path, mode = str(tmp_path / "rows"), "spark.sql.parquet.datetimeRebaseModeInWrite"
     classic.spark.conf.set(mode, "LEGACY")

@@ -44,6 +44,7 @@ _PLAIN = {
 _SUMS_MAGIC, _SUMS_HEAD = b"crc\0", 8  # Hadoop's `ChecksumFileSystem`: the bytes of a sum follow, then CRC-32s
 _TIMES = {Root.DATE, Root.TIMESTAMP, Root.TIMESTAMP_LTZ}
 _MICROSECONDS = 6
+_UNREADABLE = (OSError, ValueError, KeyError, pa.ArrowException)  # what damaged files make Arrow raise
 _ENCRYPTION = ("spark.hadoop.parquet.crypto.factory.class", "parquet.crypto.factory.class")  # Spark has the keys
 # What Spark must say: with others it passes over files, or over names, or takes days for those of another calendar.
 _SETTINGS = {
@@ -53,6 +54,7 @@ _SETTINGS = {
 }
 _REBASE = "spark.sql.parquet.datetimeRebaseModeInRead"
 _SPARK_VERSION = b"org.apache.spark.version"
+_OF_TODAY = re.compile(rb"([3-9]|\d\d)(\.|$)")  # before 3 all times are of the old calendar
 _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 
 
@@ -89,7 +91,7 @@ class Share:
                 for batch in _read(piece, self.columns, self.fields):
                     columns = [column.cast(kind) for column, kind in zip(batch.columns, layout.types, strict=True)]
                     yield pa.RecordBatch.from_arrays(columns, schema=layout)
-            except (OSError, pa.ArrowException) as error:
+            except _UNREADABLE as error:
                 raise CorruptError("cannot read a parquet file", file=piece.path, cause=str(error)) from error
 
 
@@ -132,8 +134,8 @@ def shares_of(spark: SparkSession, store: Store, source: Source, tasks: int) -> 
                 if not _fits(file, columns, fields) or not _footer_is_sound(path, length):
                     return None
                 found = file.metadata
-                sized = [found.row_group(number).total_byte_size for number in range(found.num_row_groups)]
-        except (OSError, pa.ArrowException, BucketlakeError):
+                sized = [max(found.row_group(number).total_byte_size, 0) for number in range(found.num_row_groups)]
+        except (*_UNREADABLE, BucketlakeError):
             return None  # Spark says what is wrong with it
         groups += [(path, length, number, size) for number, size in enumerate(sized)]
     return [Share(pieces, columns, fields) for pieces in _dealt(groups, tasks)]
@@ -200,7 +202,7 @@ def _fits(file: pq.ParquetFile, columns: Sequence[str], fields: Sequence[DataFie
     flat = {leaf.path: leaf for leaf in leaves if leaf.path == leaf.name and leaf.max_repetition_level == 0}
     arrow, tops = file.schema_arrow, [name.lower() for name in file.schema_arrow.names]
     notes = file.metadata.metadata or {}
-    if any(key in notes for key in _LEGACY) or int(notes.get(_SPARK_VERSION, b"4").split(b".")[0]) < 3:
+    if any(key in notes for key in _LEGACY) or not _OF_TODAY.match(notes.get(_SPARK_VERSION, b"4")):
         return False
     for name, field in zip(columns, fields, strict=True):
         leaf = flat.get(name)
