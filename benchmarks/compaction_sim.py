@@ -211,7 +211,7 @@ class Simulation:
             max_key=high.to_bytes(8, "big"),
             key_stats=STATS,
             value_stats=STATS,
-            min_sequence_number=0,
+            min_sequence_number=self._sequence - rows + 1,
             max_sequence_number=self._sequence,
             schema_id=0,
             level=level,

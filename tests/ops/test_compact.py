@@ -109,6 +109,32 @@ def test_nothing_is_due_below_the_trigger_and_everything_in_full(catalog: Catalo
     assert table.compact() is None
 
 
+@pytest.mark.parametrize("engine", ["deduplicate", "aggregation", "partial-update"])
+def test_what_tasks_loaded_side_by_side_is_moved_below_the_upserts_that_are_merged(
+    catalog: Catalog, engine: str
+) -> None:
+    table = create(catalog, {"merge-engine": engine, "fields.v.aggregate-function": "last_non_null_value"})
+    template = replace(prepare_write(table.store, None), tasks=2)
+    halves = range(10_000), range(10_000, 20_000)
+    text = [f"{key * 2654435761 % 2**32:x}" for key in range(20_000)]
+    shares = [pa.table({"k": keys, "v": keys, "s": text[keys.start : keys.stop]}, schema=SCHEMA) for keys in halves]
+    messages = [
+        message
+        for number, rows in enumerate(shares)
+        for message in write_batches(table.store, rows.to_batches(), replace(template, task=number))
+    ]
+    table.commit(messages, template.commit_user)
+    loaded = {file.file_name for file in files(table)}
+    for number in range(4):
+        assert len(files(table)) == 2 + number, "one load, as if one task had written it"
+        put(table, {number: -number, 15_000: number, 30_000 + number: 1})
+    assert levels(table) == [(4, 9), (5, 10_000), (5, 10_000)], "0 to 3, 15000, 30000 to 30003"
+    assert {file.file_name for file in files(table) if file.level == 5} == loaded
+    expected = {key: key for key in range(20_000)} | {number: -number for number in range(4)} | {15_000: 3}
+    assert content(table) == expected | {30_000 + number: 1 for number in range(4)}
+    assert not table.fsck("rows").findings
+
+
 def test_units_are_of_the_buckets_and_partitions_asked_for(catalog: Catalog) -> None:
     schema = pa.schema([pa.field("p", pa.string()), *SCHEMA])
     options = {"bucket": "3", "write-only": "true"}

@@ -17,7 +17,7 @@ from tests.profile import later
 
 from bucketlake.errors import BucketlakeError, CorruptError, InvalidError
 from bucketlake.spark.session import Lake
-from bucketlake.spark.write import parquet_rows, tasks
+from bucketlake.spark.write import tasks
 
 pytestmark = pytest.mark.spark
 
@@ -46,7 +46,6 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         found.append(0 if shares is None else len(shares))
         return shares
 
-    monkeypatch.setattr(parquet_rows, "LEAST_BYTES", 1)
     monkeypatch.setattr(tasks, "shares_of", shares_of)
     return found
 

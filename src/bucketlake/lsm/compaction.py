@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from enum import Enum
+from itertools import pairwise
 
 from bucketlake.errors import InvalidError
 from bucketlake.format.metadata.manifest import DataFile
@@ -198,12 +199,14 @@ class Moment:
 @dataclass(frozen=True, slots=True)
 class CompactionPick:
     """Files of adjacent runs, newest run first, to merge into `output_level`. `drop_deletes`: no older row lies below.
-    `each`: every file is rewritten by itself, whatever its size."""
+    `each`: every file is rewritten by itself, whatever its size. `sinks`: the files of level 0 behind the picked ones,
+    which go to the top level as they are."""
 
     files: tuple[DataFile, ...]
     output_level: int
     drop_deletes: bool
     each: bool = False
+    sinks: tuple[DataFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,17 +244,38 @@ def pick(
     Ensures: picked runs are adjacent and begin with the newest; None rather than a pick that changes nothing.
     Spec: docs/spec/compaction.md#picking
     """
-    runs = levels.sorted_runs()
+    runs = _runs_of(levels)
     if not runs:
         return None
     if full:
         return _pick_full(levels, runs, rule, expired, marked)
-    found = _pick_universal(levels, runs, rule, moment)
+    found = _pick_universal(levels, runs, rule, moment, expired)
     if found is None and _raise_is_due(levels, rule, moment):
         found = _pick_level_0(levels, runs, rule, moment)
     if found is None or (len(found.files) == 1 and found.files[0].level == found.output_level):
         return None
     return found
+
+
+def _runs_of(levels: Levels) -> list[Run]:
+    """The sorted runs of a bucket, newest first. What the tasks of one commit wrote side by side, numbered alike and
+    without a key in common, is one run, as if one task had written it."""
+    count = len(levels.level0)
+    runs, ranges = levels.sorted_runs(), [levels.key_range(file) for file in levels.level0]
+    found: list[Run] = []
+    at = 0
+    while at < count:
+        end, least = at + 1, levels.level0[at].min_sequence_number
+        while end < count and levels.level0[end].max_sequence_number >= least:
+            least = min(least, levels.level0[end].min_sequence_number)
+            end += 1
+        order = sorted(range(at, end), key=ranges.__getitem__)
+        if any(ranges[two][0] <= ranges[one][1] for one, two in pairwise(order)):
+            found += runs[at:end]
+        else:
+            found.append((0, SortedRun(tuple(levels.level0[number] for number in order))))
+        at = end
+    return found + runs[count:]
 
 
 def full_is_due(rule: CompactionRule, identifier: int = BATCH_COMMIT_IDENTIFIER) -> bool:
@@ -287,7 +311,9 @@ def _pick_full(
     return CompactionPick(tuple(files), top, drop_deletes=drops, each=True) if files else None
 
 
-def _pick_universal(levels: Levels, runs: Sequence[Run], rule: CompactionRule, moment: Moment) -> CompactionPick | None:
+def _pick_universal(
+    levels: Levels, runs: Sequence[Run], rule: CompactionRule, moment: Moment, expired: Callable[[DataFile], bool]
+) -> CompactionPick | None:
     """Early full compaction, size amplification, size ratio, number of runs, in this order."""
     top, sizes = levels.max_level, [run.size for _, run in runs]
     if _early_full(levels, runs, rule, moment):
@@ -299,7 +325,9 @@ def _pick_universal(levels: Levels, runs: Sequence[Run], rule: CompactionRule, m
     count = _extended(sizes, 1, rule, moment)
     if count == 1 and len(runs) > rule.run_trigger:
         count = _extended(sizes, len(runs) - rule.run_trigger + 1, rule, moment)
-    return _unit_of(levels, rule, runs, count) if count > 1 else None
+    if count <= 1:
+        return None
+    return _above_sunk(levels, rule, runs, count, expired) or _unit_of(levels, rule, runs, count)
 
 
 def _early_full(levels: Levels, runs: Sequence[Run], rule: CompactionRule, moment: Moment) -> bool:
@@ -325,7 +353,7 @@ def _raise_is_due(levels: Levels, rule: CompactionRule, moment: Moment) -> bool:
 
 def _pick_level_0(levels: Levels, runs: Sequence[Run], rule: CompactionRule, moment: Moment) -> CompactionPick | None:
     """All of level 0, with level 1, for the result must not lie in level 0, and what the size ratio adds."""
-    count = len(levels.level0)
+    count = sum(level == 0 for level, _ in runs)
     if count == 0:
         return None
     if count < len(runs) and runs[count][0] == 1:
@@ -343,6 +371,22 @@ def _extended(sizes: Sequence[int], count: int, rule: CompactionRule, moment: Mo
         size += following
         count += 1
     return count
+
+
+def _above_sunk(
+    levels: Levels, rule: CompactionRule, runs: Sequence[Run], count: int, expired: Callable[[DataFile], bool]
+) -> CompactionPick | None:
+    """The first `count` runs, where all that is left is what several tasks loaded into the empty bucket: that goes to
+    the top level as it is, instead of being merged with what is smaller because it lies in level 0."""
+    top = levels.max_level
+    if count != len(runs) - 1 or runs[count][0] != 0 or top < 2:
+        return None
+    loaded = runs[count][1].files
+    told = rule.lookup or rule.full_changelog or rule.rewrites_all
+    if told or len(loaded) < 2 or any(file.delete_row_count != 0 or expired(file) for file in loaded):
+        return None
+    picked = tuple(file for _, run in runs[:count] for file in run.files)
+    return CompactionPick(picked, top - 1, drop_deletes=False, sinks=loaded)
 
 
 def _unit_of(levels: Levels, rule: CompactionRule, runs: Sequence[Run], count: int) -> CompactionPick:

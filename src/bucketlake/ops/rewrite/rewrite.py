@@ -99,6 +99,8 @@ class Rewrite:
             self._rewrite(group, pick.output_level, pick.drop_deletes, tracked)
         for file in plan.upgrade:
             self._upgrade(file, pick.output_level)
+        self._outcome.before += pick.sinks
+        self._outcome.after += [replace(file, level=self._top) for file in pick.sinks]
         self._settle_vectors()
         return self._outcome
 

@@ -30,7 +30,6 @@ from bucketlake.spark.types import quoted, spark_type
 from bucketlake.types.model import MAX_LENGTH, DataField, Root, arrow_type
 from bucketlake.values import dataclass
 
-LEAST_BYTES = 16 << 20  # of all files: fewer are read by Spark before it has said what they are
 MOST_FILES = 1_000  # whose footers the driver reads
 _MOST_ROOTS = 32  # more are listed by a job of Spark's
 _PATTERN = re.compile(r"[][*?{}\\]")  # what Spark takes for one in a path
@@ -111,14 +110,14 @@ class ReadThen:
 
 def shares_of(spark: SparkSession, store: Store, source: Source, tasks: int) -> list[Share] | None:
     """The rows for at most `tasks` tasks, in the files' order; None where it is not proved that the files alone say
-    what they are, or where they are few."""
+    what they are."""
     fields = _targets(store, source)
     if fields is None or not runs_here(spark):
         return None
     if any(field.type.root is Root.TIMESTAMP for field in fields) and instants.rules(spark, store.options).instants:
         return None
     sizes = _lengths(source.frame)
-    if sizes is None or sum(sizes.values()) < LEAST_BYTES or not _is_scan(spark, source.frame, list(sizes)):
+    if sizes is None or not _is_scan(spark, source.frame, list(sizes)):
         return None
     rebased = any(field.type.root in _TIMES for field in fields)
     if any(spark.conf.get(key, None) is not None for key in _ENCRYPTION):
