@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from bucketlake import Lake
-from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.errors import CorruptError, InvalidError, UnsupportedError
 from bucketlake.format.metadata.snapshot import CommitKind
 from bucketlake.format.row.binary_row import encode_rows
 from bucketlake.format.row.hashing import hash_rows
@@ -98,6 +99,59 @@ def test_rows_of_all_types_stay_exact_and_files_are_disjoint(lake: Lake) -> None
         files = made.files(f"day = {day}")
         hit = made.files(f"day = {day} and s = 'https://example.org/77'")
         assert len(files) >= 3 and len(hit) <= 2
+
+
+@pytest.mark.usefixtures("by_tasks")
+@pytest.mark.parametrize("buffer", ["256 mb", "16 kb"])
+def test_rows_are_sorted_on_this_machines_disk(
+    classic: Lake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, buffer: str
+) -> None:
+    """Without Spark's shuffle: what tasks put aside is read once more, in one piece or run by run, and then gone."""
+    made_here: list[int] = []
+    asked = sort_compaction.write_ranges
+
+    def write_ranges(*given: Any) -> Any:
+        messages = asked(*given)
+        made_here.append(sum(len(message.new_files) for message in messages))
+        return messages
+
+    monkeypatch.setattr(sort_compaction, "write_ranges", write_ranges)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    data = everything(ROWS).drop_columns(["fine", "fines"])
+    options = {**SMALL, "deletion-vectors.enabled": "true", "metadata.stats-mode": "full", "write-buffer-size": buffer}
+    made = classic.catalog.create_table("t", data.schema, ["day"], [], options)
+    for start in range(0, ROWS, ROWS // 3):
+        made.write_arrow(data.slice(start, ROWS // 3))
+    classic.sql("DELETE FROM t WHERE id % 100 = 3")
+    expected = sorted_rows(made)
+    for strategy, columns in (("zorder", "k,price"), ("hilbert", "k,x"), ("order", "s,id")):
+        classic.sql(f"CALL sys.compact(table => 't', order_strategy => '{strategy}', order_by => '{columns}')")
+        assert sorted_rows(made).equals(expected)
+        assert made_here.pop() >= 4
+        assert not list(tmp_path.glob("bucketlake-*"))
+    for day in (0, 1):
+        found = [row["s"] for row in made.to_arrow(where=f"day = {day}").to_pylist()]
+        assert found == sorted(found, key=lambda text: (text is not None, text))
+        assert len(made.files(f"day = {day} and s = 'https://example.org/77'")) <= 2
+
+
+@pytest.mark.usefixtures("by_tasks")
+def test_a_task_that_fails_leaves_nothing_aside(classic: Lake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    data = everything(ROWS).drop_columns(["fine", "fines"])
+    made = classic.catalog.create_table("t", data.schema, ["day"], [], SMALL)
+    for start in range(0, ROWS, ROWS // 3):
+        made.write_arrow(data.slice(start, ROWS // 3))
+    split = made.plan().splits[-1]
+    path = Path(made.store.paths.file_path(split.bucket_path, split.files[-1]))
+    whole, before = path.read_bytes(), made.latest_snapshot()
+    path.write_bytes(whole[:2000] + bytes(100) + whole[2100:])
+    with pytest.raises(CorruptError, match=path.name):
+        classic.sql("CALL sys.compact(table => 't', order_strategy => 'order', order_by => 's')")
+    assert not list(tmp_path.glob("bucketlake-*"))
+    assert made.refresh().latest_snapshot() == before
+    path.write_bytes(whole)
+    assert sorted_rows(made).num_rows == ROWS
 
 
 @pytest.mark.usefixtures("by_tasks")

@@ -20,12 +20,13 @@ from bucketlake.values import dataclass
 _LARGE_ARRAY = 16 << 20  # bytes of an array that is better kept in a file
 
 
-def new_scratch_folder() -> str:
+def new_scratch_folder(within: str | None = None) -> str:
     """A fresh folder on this machine's disk for what does not outlive the task; remove it by `delete_tree`.
 
-    It lies in the first of Spark's local folders where the process is an executor's, else in the system's own.
+    It lies in the folder `within`, else in the first of Spark's local folders where the process is an executor's, else
+    in the system's own.
     """
-    return tempfile.mkdtemp(prefix="bucketlake-", dir=_scratch())
+    return tempfile.mkdtemp(prefix="bucketlake-", dir=within or _scratch())
 
 
 def program(name: str) -> str | None:

@@ -56,6 +56,7 @@ from bucketlake.spark.cluster import (
     parallelism,
     roomy,
     run_values,
+    runs_here,
     unpickled,
 )
 from bucketlake.spark.maintain.compaction import Request, partition_filter
@@ -63,6 +64,7 @@ from bucketlake.spark.maintain.jobs import DRIVER_BYTES
 from bucketlake.spark.read import reader
 from bucketlake.spark.types import MICROSECONDS, spark_batch, spark_schema
 from bucketlake.spark.write.keyed_ranges import in_ranges, is_large
+from bucketlake.spark.write.local_ranges import write_ranges
 from bucketlake.spark.write.ordered import (
     Layout,
     OrderedWrite,
@@ -157,15 +159,19 @@ def _in_ranges(
     """The rows of all units sorted together, partition by partition."""
     ensure_package(spark)
     tasks = parallelism(spark)
-    frame, layout, fields = _rows(spark, store, units, order)
+    splits = [unit.split(store, part) for unit in units for part in parts_of(store, unit, tasks)]
+    frame, layout, fields = _rows(spark, store, units, splits, order)
     target = store.options.get("target-file-size") or TARGET_APPEND
     count = range_count(sum(unit.size for unit in units), target, tasks)
     wanted = min(max(count, tasks) * magnification(store), MOST_DRAWN)
     rows = sum(unit.row_count for unit in units)
     drawn = sample(spark, store, frame, layout, min(1.0, wanted / max(rows, 1)))
     bounds = bounds_of(drawn.samples, count)
-    stage = _CarriedWrite(store, WriteTask(new_commit_user(store)), fields)
-    messages = written(store, ranged(frame, layout, bounds), stage)
+    template = WriteTask(new_commit_user(store))
+    if runs_here(spark) and fields == layout_of(store, order).fields:
+        messages = write_ranges(spark, store, splits, layout, bounds, template)
+    else:
+        messages = written(store, ranged(frame, layout, bounds), _CarriedWrite(store, template, fields))
     try:
         return _gathered(store, units, messages)
     except BaseException:
@@ -193,11 +199,10 @@ def _gathered(store: Store, units: Sequence[ClusterUnit], messages: Sequence[Com
 
 
 def _rows(
-    spark: SparkSession, store: Store, units: Sequence[ClusterUnit], order: SortOrder
+    spark: SparkSession, store: Store, units: Sequence[ClusterUnit], splits: Sequence[Split], order: SortOrder
 ) -> tuple[DataFrame, Layout, tuple[DataField, ...]]:
-    """The live rows of units, how they are to lie, and the fields as which they travel."""
-    tasks = parallelism(spark)
-    splits = [unit.split(store, part) for unit in units for part in parts_of(store, unit, tasks)]
+    """The live rows of units, which are those of the splits, how they are to lie, and the fields as which they
+    travel."""
     own = tuple(store.schema.fields)
     fields = tuple(replace(item, type=_carrier(item.type)) for item in own)
     layout = layout_of(store, order)
@@ -206,7 +211,7 @@ def _rows(
             ManifestEntry(FileKind.ADD, *unit.place, unit.total_buckets, file) for unit in units for file in unit.files
         ]
         return reader.rows_of(spark, store, Plan(None, tuple(entries), tuple(splits))), layout, fields
-    frame = made_of(spark, pack(splits, tasks * 4), _Carrying(store, fields), spark_schema(fields))
+    frame = made_of(spark, pack(splits, parallelism(spark) * 4), _Carrying(store, fields), spark_schema(fields))
     names = {item.name: item for item in fields}
     carried = replace(order, fields=tuple(names[item.name] for item in order.fields))
     return frame, Layout(fields, tuple(names[item.name] for item in layout.groups), carried), fields

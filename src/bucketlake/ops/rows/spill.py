@@ -5,7 +5,7 @@ One Arrow IPC file per flush holds the batches of all groups; an index in memory
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 
 import pyarrow as pa
@@ -29,6 +29,7 @@ class Spill:
     level: int | None = 1
     batch: int = LEAST_BATCH
     size: int = 0  # bytes on disk
+    within: str | None = None  # the folder in which its own is made
     _folder: str | None = None
     _files: list[tuple[str, dict[int, list[int]]]] = field(default_factory=list)
 
@@ -50,7 +51,7 @@ class Spill:
         """Put one flush aside: the batches of each group that has rows, in order."""
         storage = LocalStorage()
         if self._folder is None:
-            self._folder = new_scratch_folder()
+            self._folder = new_scratch_folder(self.within)
         path = f"{self._folder}/spill-{len(self._files)}.arrow"
         index: dict[int, list[int]] = {}
         count = 0
@@ -70,7 +71,11 @@ class Spill:
 
     def runs(self, group: int) -> list[Iterator[pa.RecordBatch]]:
         """What was put aside for a group, one iterator per flush, oldest first; lazy, a batch at a time."""
-        return [_read(path, index[group]) for path, index in self._files if group in index]
+        return [read_batches(path, index[group]) for path, index in self._files if group in index]
+
+    def places(self) -> list[tuple[str, dict[int, list[int]]]]:
+        """Where all of it lies: each flush's file, and the numbers of its batches by group, for `read_batches`."""
+        return list(self._files)
 
     def groups(self) -> set[int]:
         """The groups that have something on disk."""
@@ -101,7 +106,8 @@ def pieces(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, step)
 
 
-def _read(path: str, numbers: list[int]) -> Iterator[pa.RecordBatch]:
+def read_batches(path: str, numbers: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    """Batches of a spill file, one at a time."""
     with pa.memory_map(path) as source:
         reader = pa.ipc.open_file(source)
         for number in numbers:

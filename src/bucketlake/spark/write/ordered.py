@@ -20,7 +20,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bucketlake.errors import BucketlakeError, InvalidError
-from bucketlake.ops.cluster.order import SortOrder
+from bucketlake.ops.cluster.order import Ranks, SortOrder, ranks_of
 from bucketlake.ops.cluster.ranges import Bounds, Sample, bounds_of, mixed
 from bucketlake.ops.rebase.numbers import numbered
 from bucketlake.ops.rows.roll import TARGET_APPEND
@@ -65,6 +65,15 @@ class Layout:
         batch = pa.RecordBatch.from_arrays(list(columns), names=[item.name for item in self.wanted])
         rows = canonical_batch(batch, self.wanted)
         return [rows.column(item.name) for item in self.groups], self.order.keys(rows)
+
+    def keys_of(self, rows: pa.RecordBatch) -> list[pa.Array]:
+        """The groups and keys of rows in the canonical layout, one after the other."""
+        groups, keys = self.keys([rows.column(item.name) for item in self.wanted])
+        return [*groups, *keys]
+
+    def ranks(self, rows: pa.RecordBatch) -> Ranks:
+        """The place of each row of the canonical layout among them; equal where groups and keys are."""
+        return ranks_of(self.keys_of(rows))
 
 
 def layout_of(store: Store, order: SortOrder) -> Layout:
