@@ -155,6 +155,32 @@ def test_a_task_that_fails_leaves_nothing_aside(classic: Lake, monkeypatch: pyte
 
 
 @pytest.mark.usefixtures("by_tasks")
+@pytest.mark.parametrize("whole", [True, False])
+def test_files_and_frames_are_written_in_order(
+    classic: Lake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, whole: bool
+) -> None:
+    """Files that tasks read themselves, and what Spark filters out of them."""
+    kinds: list[str] = []
+    for name in ("of_shares", "of_frame"):
+        made = getattr(ordered, name)
+        monkeypatch.setattr(ordered, name, lambda *given, made=made: kinds.append(made.__name__) or made(*given))
+    data = everything(ROWS).select(["id", "k", "s", "price"])
+    pa.parquet.write_table(data, tmp_path / "rows.parquet", row_group_size=300)
+    classic.catalog.create_table(
+        "t", data.schema, [], [], {**SMALL, "clustering.columns": "s,id", "clustering.strategy": "order"}
+    )
+    frame = classic.spark.read.parquet(str(tmp_path / "rows.parquet"))
+    classic.table("t").write(frame if whole else frame.where("id % 10 > 0"))
+    assert kinds == ["of_shares" if whole else "of_frame"]
+    made = classic.table("t").table
+    assert len(made.files()) > 1
+    wanted = frame if whole else frame.where("id % 10 > 0")
+    assert classic.sql("SELECT * FROM t ORDER BY id").toArrow().equals(wanted.orderBy("id").toArrow())
+    found = [(row["s"] is not None, row["s"], row["id"]) for row in made.to_arrow().to_pylist()]
+    assert found == sorted(found, key=lambda row: (row[0], row[1] or "", row[2]))
+
+
+@pytest.mark.usefixtures("by_tasks")
 def test_one_key_is_spread_over_files_of_about_one_size(classic: Lake) -> None:
     data = pa.table({"id": pa.array(range(ROWS), pa.int64()), "k": pa.array([5] * ROWS)})
     made = classic.catalog.create_table("t", data.schema, [], [], SMALL)

@@ -64,11 +64,10 @@ from bucketlake.spark.maintain.jobs import DRIVER_BYTES
 from bucketlake.spark.read import reader
 from bucketlake.spark.types import MICROSECONDS, spark_batch, spark_schema
 from bucketlake.spark.write.keyed_ranges import in_ranges, is_large
-from bucketlake.spark.write.local_ranges import write_ranges
+from bucketlake.spark.write.layout import Layout, layout_of
+from bucketlake.spark.write.local_ranges import of_splits, write_ranges
 from bucketlake.spark.write.ordered import (
-    Layout,
     OrderedWrite,
-    layout_of,
     magnification,
     range_count,
     ranged,
@@ -169,7 +168,7 @@ def _in_ranges(
     bounds = bounds_of(drawn.samples, count)
     template = WriteTask(new_commit_user(store))
     if runs_here(spark) and fields == layout_of(store, order).fields:
-        messages = write_ranges(spark, store, splits, layout, bounds, template)
+        messages = write_ranges(spark, store, of_splits(spark, store, splits), layout, bounds, template)
     else:
         messages = written(store, ranged(frame, layout, bounds), _CarriedWrite(store, template, fields))
     try:

@@ -40,7 +40,8 @@ from bucketlake.spark.read import reader
 from bucketlake.spark.types import quoted
 from bucketlake.spark.write import ordered
 from bucketlake.spark.write.bucketing import hash_column
-from bucketlake.spark.write.ordered import Layout, OrderedWrite, layout_of, sample, written
+from bucketlake.spark.write.layout import Layout, layout_of
+from bucketlake.spark.write.ordered import OrderedWrite, sample, written
 from bucketlake.values import dataclass
 
 MOST_ROWS = 200_000_000  # some five million hashes are shared then, 40 MB that every task gets

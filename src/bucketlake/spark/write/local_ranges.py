@@ -1,24 +1,29 @@
 """Rows in order by the tasks of one machine: what a task sorted lies on the machine's disk until that of its range
 takes it.
 
-    write_ranges(spark, store, splits, layout, bounds) -> messages, in the order of the ranges
+    of_splits(…), of_shares(…), of_frame(…) -> Rows             what there is to sort
+    write_ranges(spark, store, rows, layout, bounds, …) -> messages, in the order of the ranges
 
 Every task sorts what it reads, a write buffer at a time, cuts that at the bounds and puts it aside; then the task of a
-range merges what all have put aside of it, and writes. Rows never become Spark's, which costs it several times as much.
+range merges what all have put aside of it, and writes. Rows go through no shuffle and no sort of Spark's, which cost
+several times as much.
 
 Spec: docs/spec/clustering.md#on-one-machine
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
+from os.path import isdir
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from bucketlake.env.env import new_scratch_folder
 from bucketlake.env.local import LocalStorage
@@ -28,13 +33,69 @@ from bucketlake.ops.cluster.ranges import Bounds
 from bucketlake.ops.cluster.rows import MOST_SORTED, merged_runs, sorted_run, taken
 from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.rows.spill import Spill, pieces, read_batches
+from bucketlake.ops.scan.scan import row_width
 from bucketlake.ops.table.memory import joined
 from bucketlake.ops.table.messages import CommitMessage, Split, WriteTask
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.write import write_batches
-from bucketlake.spark.cluster import is_answer, messages_of, pack, parallelism, roomy, run_values, unpickled
-from bucketlake.spark.write.ordered import Layout
+from bucketlake.spark.cluster import (
+    Action,
+    is_answer,
+    messages_of,
+    pack,
+    parallelism,
+    roomy,
+    run_tasks,
+    run_values,
+    unpickled,
+)
+from bucketlake.spark.write.layout import Layout
+from bucketlake.spark.write.narrow import narrowed, unmeasured_batches, widened
+from bucketlake.spark.write.parquet_rows import Share
+from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What there is to sort. `run`: runs an action in the tasks that have it; `read`: makes rows, with the table's
+    columns, of what such a task is given. `read` travels to the tasks."""
+
+    run: Callable[[Action], list[Any]]
+    read: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def of_splits(spark: SparkSession, store: Store, splits: Sequence[Split]) -> Rows:
+    """The live rows of splits of the table."""
+    return Rows(partial(run_values, spark, pack(splits, parallelism(spark))), partial(_of_splits, store))
+
+
+def of_shares(spark: SparkSession, shares: Sequence[Share]) -> Rows:
+    """The rows of parquet files, which tasks read."""
+    return Rows(partial(run_values, spark, shares), _of_shares)
+
+
+def of_frame(store: Store, frame: DataFrame) -> Rows:
+    """Rows that Spark hands over, in the table's columns and Spark types."""
+    fields = store.schema.fields
+
+    def run(action: Action) -> list[Any]:
+        with unmeasured_batches(frame, fields, row_width(store)):
+            return run_tasks(narrowed(frame, fields), action)
+
+    return Rows(run, partial(_of_frame, tuple(fields)))
+
+
+def _of_splits(store: Store, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return (rows for split in chain.from_iterable(unpickled(batches)) for rows in read_split(store, split))
+
+
+def _of_shares(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return (rows for share in unpickled(batches) for rows in share.batches())
+
+
+def _of_frame(fields: Sequence[DataField], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return (widened(batch, fields) for batch in batches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +110,10 @@ class Aside:
 
 @dataclass(frozen=True)
 class Cutting:
-    """The task that sorts the rows of its splits and puts them aside by range; travels to the tasks."""
+    """The task that sorts its rows and puts them aside by range; travels to the tasks."""
 
     store: Store
+    read: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
     layout: Layout
     bounds: Bounds
     folder: str
@@ -62,7 +124,7 @@ class Cutting:
         spill = replace(Spill.of(store.options), within=self.folder)
         sizes: list[dict[int, int]] = []
         try:
-            for parts in self._buffers(store, batches):
+            for parts in self._buffers(store, self.read(batches)):
                 found: dict[int, int] = {}
                 spill.write(self._cut(parts, found))
                 sizes.append(found)
@@ -76,18 +138,16 @@ class Cutting:
                 yield Aside(number, path, tuple(numbers), found[number])
 
     def _buffers(self, store: Store, batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-        """The rows of the splits, as many at a time as a write buffer holds."""
+        """The rows, as many at a time as a write buffer holds."""
         budget = min(int(store.options.get("write-buffer-size")), MOST_SORTED)
         waiting: list[pa.RecordBatch] = []
         size = 0
-        for split in chain.from_iterable(unpickled(batches)):
-            for batch in read_split(store, split):
-                for piece in pieces(batch, budget):
-                    if waiting and size + piece.nbytes > budget:
-                        yield waiting
-                        size = 0
-                    waiting.append(piece)
-                    size += piece.nbytes
+        for piece in (piece for batch in batches for piece in pieces(batch, budget)):
+            if waiting and size + piece.nbytes > budget:
+                yield waiting
+                size = 0
+            waiting.append(piece)
+            size += piece.nbytes
         if waiting:
             yield waiting
 
@@ -140,15 +200,14 @@ class Gathering:
 
 
 def write_ranges(
-    spark: SparkSession, store: Store, splits: Sequence[Split], layout: Layout, bounds: Bounds, template: WriteTask
+    spark: SparkSession, store: Store, rows: Rows, layout: Layout, bounds: Bounds, template: WriteTask
 ) -> list[CommitMessage]:
-    """Write the rows of splits range by range; the messages of the files in their order. The session runs on this
-    machine. Errors as reading and writing files; then no file remains but those of killed tasks."""
-    local = spark.sparkContext.getConf().get("spark.local.dir", "") or ""
-    folder = new_scratch_folder(local.split(",")[0].strip() or None)
+    """Write rows range by range; the messages of the files in their order. The session runs on this machine. Errors as
+    reading and writing files; then no file remains but those of killed tasks."""
+    local = str(spark.sparkContext.getConf().get("spark.local.dir", "")).split(",")[0].strip()
+    folder = new_scratch_folder(local if isdir(local) else None)
     try:
-        packed = pack(splits, parallelism(spark))
-        results = run_values(spark, packed, Cutting(store, layout, bounds, folder))
+        results = rows.run(Cutting(store, rows.read, layout, bounds, folder))
         messages_of(store, results)  # raises the error of a task
         asides: list[list[Aside]] = [[] for _ in range(bounds.ranges)]
         for aside in results:

@@ -20,7 +20,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bucketlake.errors import BucketlakeError, InvalidError
-from bucketlake.ops.cluster.order import Ranks, SortOrder, ranks_of
+from bucketlake.ops.cluster.order import SortOrder
 from bucketlake.ops.cluster.ranges import Bounds, Sample, bounds_of, mixed
 from bucketlake.ops.rebase.numbers import numbered
 from bucketlake.ops.rows.roll import TARGET_APPEND
@@ -28,11 +28,15 @@ from bucketlake.ops.scan.scan import row_width
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.write import write_batches
-from bucketlake.spark.cluster import ensure_package, is_answer, messages_of, parallelism, roomy, run_tasks
+from bucketlake.spark.cluster import ensure_package, is_answer, messages_of, parallelism, roomy, run_tasks, runs_here
 from bucketlake.spark.types import quoted
 from bucketlake.spark.write.counting import evaluated_once
+from bucketlake.spark.write.layout import Layout, layout_of
+from bucketlake.spark.write.local_ranges import of_frame, of_shares, write_ranges
 from bucketlake.spark.write.narrow import narrowed, unmeasured_batches, widened
-from bucketlake.types.model import DataField, Root, canonical_batch
+from bucketlake.spark.write.parquet_rows import shares_of
+from bucketlake.spark.write.placement import GIVEN, Given
+from bucketlake.types.model import Root
 from bucketlake.values import dataclass
 
 LEAST_RANGE = 32 << 20  # bytes below which a range is not worth a task
@@ -45,40 +49,6 @@ _WEIGHT = "__bucketlake_weight"
 _FIXED = 8  # bytes that a value of fixed width counts
 _TEXTS = (Root.CHAR, Root.VARCHAR, Root.BINARY, Root.VARBINARY)
 _SEED = 7
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How rows lie: partition by partition (`groups`), in the order within each. `fields`: all columns. Picklable."""
-
-    fields: tuple[DataField, ...]
-    groups: tuple[DataField, ...]
-    order: SortOrder
-
-    @property
-    def wanted(self) -> list[DataField]:
-        """The columns that decide where a row goes, each once."""
-        return list({item.name: item for item in (*self.groups, *self.order.fields)}.values())
-
-    def keys(self, columns: Sequence[pa.Array]) -> tuple[list[pa.Array], list[pa.Array]]:
-        """The groups and the keys of rows whose `wanted` columns these are, in the canonical layout."""
-        batch = pa.RecordBatch.from_arrays(list(columns), names=[item.name for item in self.wanted])
-        rows = canonical_batch(batch, self.wanted)
-        return [rows.column(item.name) for item in self.groups], self.order.keys(rows)
-
-    def keys_of(self, rows: pa.RecordBatch) -> list[pa.Array]:
-        """The groups and keys of rows in the canonical layout, one after the other."""
-        groups, keys = self.keys([rows.column(item.name) for item in self.wanted])
-        return [*groups, *keys]
-
-    def ranks(self, rows: pa.RecordBatch) -> Ranks:
-        """The place of each row of the canonical layout among them; equal where groups and keys are."""
-        return ranks_of(self.keys_of(rows))
-
-
-def layout_of(store: Store, order: SortOrder) -> Layout:
-    """The layout of a table's rows in this order."""
-    return Layout(tuple(store.schema.fields), tuple(store.schema.partition_fields), order)
 
 
 def magnification(store: Store) -> int:
@@ -253,18 +223,23 @@ def written(store: Store, frame: DataFrame, stage: OrderedWrite) -> list[CommitM
 
 
 def write_in_order(
-    spark: SparkSession, store: Store, frame: DataFrame, template: WriteTask, order: SortOrder, once: bool = False
+    spark: SparkSession, store: Store, frame: DataFrame, template: WriteTask, order: SortOrder, given: Given = GIVEN
 ) -> list[CommitMessage]:
-    """Write a frame's rows, in the table's columns and Spark types, in order; the messages of the files. `once`: they
-    are evaluated once. Errors as `tasks.write_in_tasks`."""
+    """Write a frame's rows, in the table's columns and Spark types, in order; the messages of the files. Errors as
+    `tasks.write_in_tasks`."""
     ensure_package(spark)
     layout = layout_of(store, order)
-    with evaluated_once(spark, frame, once) as rows:
+    with evaluated_once(spark, frame, given.once) as rows:
         drawn = sample(spark, store, rows, layout)
         target = store.options.get("target-file-size") or TARGET_APPEND
         count = range_count(int(drawn.weight), target, parallelism(spark), MOST_OF_ROWS)
         bounds = bounds_of(drawn.samples, count)
-        messages = written(store, ranged(rows, layout, bounds), OrderedWrite(store, template))
+        if bounds.ranges > 1 and runs_here(spark):
+            shares = None if given.source is None else shares_of(spark, store, given.source, parallelism(spark))
+            known = of_frame(store, rows) if shares is None else of_shares(spark, shares)
+            messages = write_ranges(spark, store, known, layout, bounds, template)
+        else:
+            messages = written(store, ranged(rows, layout, bounds), OrderedWrite(store, template))
     return in_sequence(messages)
 
 

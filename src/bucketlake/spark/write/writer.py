@@ -220,14 +220,14 @@ def _written(
     overwrite, order = request.mode == "overwrite", write_order(store.schema, store.options)
     if order is not None and request.local:
         return tasks.write_in_driver(store, list(incoming_in_order(batches, order, store)), template)
+    once = request.batch is not None
+    how = Given(request.kinds, overwrite, once, None if once or request.kinds else request.source)
     if order is not None and not isinstance(rows, pa.Table):
-        return write_in_order(spark, store, rows, template, order, request.batch is not None)
+        return write_in_order(spark, store, rows, template, order, how)
     if given is not None or isinstance(rows, pa.Table):
         if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC and sum(batch.num_rows for batch in batches) > FEW_KEYS:
             template = indexed(spark, store, template)
         return tasks.write_in_driver(store, batches, template, request.kinds, overwrite)
-    once = request.batch is not None
-    how = Given(request.kinds, overwrite, once, None if once or request.kinds else request.source)
     return tasks.write_in_tasks(spark, store, rows, template, how)
 
 
