@@ -115,6 +115,71 @@ def test_rows_are_those_that_spark_reads(classic: Lake, looked: list[int], files
     assert _same(classic.read_table("db.t"), frame) and _same(classic.read_table("db.made"), frame)
 
 
+DEALT = {
+    "fixed": ("", "'primary-key' = 'k', 'bucket' = '80'"),
+    "appended": ("PARTITIONED BY (flag)", "'bucket-key' = 'text', 'bucket' = '40'"),
+    "dynamic": ("", "'primary-key' = 'k', 'bucket' = '-1', 'dynamic-bucket.target-row-num' = '900'"),
+    "cross": ("PARTITIONED BY (flag)", "'primary-key' = 'k', 'bucket' = '-1'"),
+}
+
+
+@pytest.mark.parametrize("kind", later(list(DEALT), 2))
+def test_rows_reach_their_owners_without_spark(
+    classic: Lake, looked: list[int], files: str, tmp_path: Path, kind: str
+) -> None:
+    """Two writes: the second one's rows go where the first one's are known to lie."""
+    parts, options = DEALT[kind]
+    frame = classic.spark.read.parquet(files)
+    classic.sql(f"CREATE TABLE db.t ({DDL}) {parts} TBLPROPERTIES ({options}, 'write-only' = 'true')")
+    table = classic.table("db.t")
+    table.write(frame)
+    assert _same(table.read(), frame)
+    rows = _rows(2 * ROWS)
+    other = rows.set_column(1, "flag", pa.array(np.arange(2 * ROWS) % 2 == 0)).slice(ROWS // 2)
+    pq.write_table(other, tmp_path / "other.parquet", row_group_size=7_000)
+    changed = classic.spark.read.parquet(str(tmp_path / "other.parquet"))
+    table.write(changed)
+    assert looked == [2, 2]
+    kept = frame if kind == "appended" else frame.join(changed, "k", "left_anti").select(*frame.columns)
+    assert _same(table.read(), kept.unionAll(changed))
+    if kind == "dynamic":
+        assert not table.table.fsck("keys").findings
+    if kind != "appended":
+        places = "SELECT partition, bucket, count(*) FROM `db`.`t$files` GROUP BY ALL HAVING count(*) > 2"
+        assert not classic.sql(places).collect(), "a file of a bucket and write"
+
+
+def test_of_rows_with_one_key_in_several_files_the_last_stays_where_it_says(
+    classic: Lake, looked: list[int], tmp_path: Path
+) -> None:
+    for number in range(3):
+        keys = np.random.default_rng(number).permutation(30_000)
+        rows = pa.table({"k": keys, "p": (keys + number) % 3, "n": np.full(len(keys), number)})
+        (tmp_path / "rows").mkdir(exist_ok=True)
+        pq.write_table(rows, tmp_path / "rows" / f"{number}.parquet", row_group_size=8_000)
+    options = "'primary-key' = 'k', 'bucket' = '-1'"
+    classic.sql(f"CREATE TABLE db.t (k BIGINT, p BIGINT, n BIGINT) PARTITIONED BY (p) TBLPROPERTIES ({options})")
+    classic.table("db.t").write(classic.spark.read.parquet(str(tmp_path / "rows")))
+    assert looked == [2]
+    found = "SELECT count(*), count(DISTINCT k), count_if(n = 2 AND p = (k + 2) % 3) FROM db.t"
+    assert classic.sql(found).collect() == [(30_000, 30_000, 30_000)]
+
+
+def test_what_lies_beside_the_files_is_not_looked_through(
+    classic: Lake, looked: list[int], files: str, tmp_path: Path
+) -> None:
+    """Folders that look like partitions, which Spark refuses to read together with the files."""
+    path = tmp_path / "mixed"
+    (path / "x=1").mkdir(parents=True)
+    pq.write_table(pa.table({"k": [1]}), path / "x=1" / "part.parquet")
+    pq.write_table(_rows(2 * ROWS), path / "rows.parquet", row_group_size=9_000)
+    classic.sql(f"CREATE TABLE db.t ({DDL})")
+    for frame in (found := classic.spark.read.parquet(str(path / "rows.parquet")), found.where("k >= 0")):
+        classic.table("db.t").write(frame, mode="overwrite")
+        assert _same(classic.read_table("db.t"), frame)
+    assert looked == [2, 0]
+
+
 def test_columns_go_by_place_and_by_name(classic: Lake, looked: list[int], files: str) -> None:
     frame = classic.spark.read.parquet(files)
     frame.createOrReplaceTempView("given")
@@ -298,10 +363,11 @@ def test_a_footer_is_as_the_checksums_beside_it_say(classic: Lake, looked: list[
 
 
 def test_rows_that_do_not_fit_are_refused(classic: Lake, looked: list[int], tmp_path: Path) -> None:
-    pq.write_table(pa.table({"k": pa.array([*range(29_999), None], pa.int64())}), tmp_path / "rows.parquet")
+    path = str(tmp_path / "rows.parquet")
+    pq.write_table(pa.table({"k": pa.array([*range(29_999), None], pa.int64())}), path)
     classic.sql("CREATE TABLE db.t (k BIGINT NOT NULL)")
     errors: list[BucketlakeError] = []
-    for frame in (classic.spark.read.parquet(str(tmp_path)), classic.spark.read.parquet(str(tmp_path)).where("true")):
+    for frame in (classic.spark.read.parquet(path), classic.spark.read.parquet(path).where("true")):
         with pytest.raises(InvalidError) as found:
             classic.table("db.t").write(frame)
         errors.append(found.value)

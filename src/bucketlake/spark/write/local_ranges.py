@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from os.path import isdir
 from typing import Any
 
 import numpy as np
@@ -25,14 +24,12 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from bucketlake.env.env import new_scratch_folder
-from bucketlake.env.local import LocalStorage
 from bucketlake.errors import BucketlakeError
 from bucketlake.ops.cluster.order import ranks_of
 from bucketlake.ops.cluster.ranges import Bounds
 from bucketlake.ops.cluster.rows import MOST_SORTED, merged_runs, sorted_run, taken
 from bucketlake.ops.rows.read import read_split
-from bucketlake.ops.rows.spill import Spill, pieces, read_batches
+from bucketlake.ops.rows.spill import Spill, pieces
 from bucketlake.ops.scan.scan import row_width
 from bucketlake.ops.table.memory import joined
 from bucketlake.ops.table.messages import CommitMessage, Split, WriteTask
@@ -49,6 +46,7 @@ from bucketlake.spark.cluster import (
     run_values,
     unpickled,
 )
+from bucketlake.spark.write.aside import Aside, asides_of, gathered, scratch
 from bucketlake.spark.write.layout import Layout
 from bucketlake.spark.write.narrow import narrowed, unmeasured_batches, widened
 from bucketlake.spark.write.parquet_rows import Share
@@ -98,16 +96,6 @@ def _of_frame(fields: Sequence[DataField], batches: Iterator[pa.RecordBatch]) ->
     return (widened(batch, fields) for batch in batches)
 
 
-@dataclass(frozen=True, slots=True)
-class Aside:
-    """A sorted run of one range that a task put aside. `size`: bytes in memory."""
-
-    range: int
-    path: str
-    batches: tuple[int, ...]
-    size: int
-
-
 @dataclass(frozen=True)
 class Cutting:
     """The task that sorts its rows and puts them aside by range; travels to the tasks."""
@@ -133,9 +121,7 @@ class Cutting:
                 raise
             yield error
             return
-        for (path, groups), found in zip(spill.places(), sizes, strict=True):
-            for number, numbers in groups.items():
-                yield Aside(number, path, tuple(numbers), found[number])
+        yield from asides_of(spill, sizes)
 
     def _buffers(self, store: Store, batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
         """The rows, as many at a time as a write buffer holds."""
@@ -192,7 +178,7 @@ class Gathering:
 
     def _rows(self, store: Store, asides: Sequence[Aside]) -> Iterator[pa.RecordBatch]:
         """The rows of a range in order: sorted at once where they fit into a write buffer, else run by run."""
-        runs = [read_batches(aside.path, aside.batches) for aside in asides]
+        runs = [aside.rows() for aside in asides]
         budget = min(int(store.options.get("write-buffer-size")), MOST_SORTED)
         if len(runs) > 1 and sum(aside.size for aside in asides) <= budget:
             return sorted_run(list(chain.from_iterable(runs)), self.layout.ranks)
@@ -204,15 +190,8 @@ def write_ranges(
 ) -> list[CommitMessage]:
     """Write rows range by range; the messages of the files in their order. The session runs on this machine. Errors as
     reading and writing files; then no file remains but those of killed tasks."""
-    local = str(spark.sparkContext.getConf().get("spark.local.dir", "")).split(",")[0].strip()
-    folder = new_scratch_folder(local if isdir(local) else None)
-    try:
+    with scratch(spark) as folder:
         results = rows.run(Cutting(store, rows.read, layout, bounds, folder))
         messages_of(store, results)  # raises the error of a task
-        asides: list[list[Aside]] = [[] for _ in range(bounds.ranges)]
-        for aside in results:
-            asides[aside.range].append(aside)
-        filled = [found for found in asides if found]
+        filled = [found for found in gathered(results, bounds.ranges) if found]
         return messages_of(store, run_values(spark, filled, Gathering(store, template, layout)))
-    finally:
-        LocalStorage().delete_tree(folder)

@@ -11,8 +11,9 @@ Spec: docs/spec/writing.md#parquet-files
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from functools import partial
+from os import scandir
 from os.path import dirname, getsize, isfile, split
 from urllib.parse import unquote, urlsplit
 from zlib import crc32
@@ -184,8 +185,9 @@ def _lengths(frame: DataFrame) -> dict[str, int] | None:
 
 def _is_scan(spark: SparkSession, frame: DataFrame, paths: Sequence[str]) -> bool:
     """Whether the rows are all of these files, their columns as they are, read now."""
-    for roots in (sorted({dirname(path) for path in paths}), paths):
-        if len(roots) > _MOST_ROOTS or any(_PATTERN.search(root) for root in roots):
+    folders = sorted({dirname(path) for path in paths})
+    for roots in (folders if _are_all(folders, set(paths)) else [], paths):
+        if not 0 < len(roots) <= _MOST_ROOTS or any(_PATTERN.search(root) for root in roots):
             continue
         base = spark.read.schema(frame.schema).parquet(*roots)
         listed = base.select(*[quoted(name) for name in frame.columns])
@@ -193,6 +195,21 @@ def _is_scan(spark: SparkSession, frame: DataFrame, paths: Sequence[str]) -> boo
             levels = [found.storageLevel for found in (frame, base, listed)]
             return not any(level.useMemory or level.useDisk or level.useOffHeap for level in levels)
     return False
+
+
+def _are_all(folders: Sequence[str], paths: Set[str]) -> bool:
+    """Whether the folders hold these files and nothing else that Spark would read or look through."""
+    left = len(paths)
+    for folder in folders:
+        with scandir(folder) as entries:
+            for entry in entries:
+                hidden = entry.name.startswith((".", "_")) and "=" not in entry.name
+                if hidden and not entry.name.endswith("_metadata"):
+                    continue
+                if entry.path not in paths:
+                    return False
+                left -= 1
+    return left == 0
 
 
 def _fits(file: pq.ParquetFile, columns: Sequence[str], fields: Sequence[DataField]) -> bool:

@@ -35,6 +35,7 @@ from bucketlake.spark import actions
 from bucketlake.spark.types import quoted
 from bucketlake.spark.write.bucketing import bucket_column, range_column, share_column
 from bucketlake.spark.write.counting import count_rows, evaluated_once, numbered_column
+from bucketlake.spark.write.dealt import Owners
 from bucketlake.spark.write.first_load import first_load, is_cheap
 from bucketlake.spark.write.key_index import build_index
 from bucketlake.spark.write.parquet_rows import Source
@@ -81,11 +82,13 @@ GIVEN = Given()
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Rows in the tasks that write them, and these tasks' template; `stay`: any task may write any of the rows."""
+    """Rows in the tasks that write them, and these tasks' template; `stay`: any task may write any of the rows, else
+    `owners`: which must, where tasks can tell."""
 
     frame: DataFrame
     template: WriteTask
     stay: bool
+    owners: Owners | None = None
 
 
 @contextmanager
@@ -99,7 +102,7 @@ def placed(
             yield Placed(plan.frame.coalesce(plan.tasks), plan.template, stay=True)
         else:
             moved = plan.frame.repartitionById(plan.tasks, placement.owner(plan))
-            yield Placed(moved, plan.template, stay=False)
+            yield Placed(moved, plan.template, stay=False, owners=placement.owners(plan))
 
 
 def indexed(spark: SparkSession, store: Store, template: WriteTask) -> WriteTask:
@@ -155,10 +158,18 @@ class _Fixed:
 
     def owner(self, plan: _Plan) -> Column:
         """The number (int) of the task that writes a row."""
-        known = plan.template.sequence_start
-        if not self.schema.partition_keys and known and self.schema.bucket <= MOST_OWNERS:
+        if self._is_weighted(plan):
             return self._weighted(plan)
         return self._of_partition(bucket_column(self.schema, self.schema.bucket), plan)
+
+    def owners(self, plan: _Plan) -> Owners | None:
+        """As `owner`, for tasks that have the rows; None where these cannot tell."""
+        keys = tuple(self.schema.select(self.schema.bucket_keys))
+        function = str(self.schema.table_options.get("bucket-function.type"))
+        if self._is_weighted(plan):
+            listed = tuple(self._dealt(plan))
+            return Owners(keys, self.schema.bucket, plan.tasks, function, tasks_of=listed)
+        return Owners(keys, self.schema.bucket, plan.tasks, function, tuple(self.schema.partition_fields))
 
     def _groups(self, plan: _Plan) -> int | None:
         """Into how many files the rows of one task go, None where that is not known."""
@@ -191,12 +202,18 @@ class _Fixed:
             owner = F.hash(*[F.col(quoted(name)) for name in self.schema.partition_keys]).cast("long") + owner
         return F.pmod(owner, F.lit(plan.tasks)).cast("int")
 
-    def _weighted(self, plan: _Plan) -> Column:
-        """Buckets dealt out by weight: sequence numbers say how many rows each was written so far."""
+    def _is_weighted(self, plan: _Plan) -> bool:
+        known = plan.template.sequence_start
+        return not self.schema.partition_keys and bool(known) and self.schema.bucket <= MOST_OWNERS
+
+    def _dealt(self, plan: _Plan) -> list[int]:
+        """The task of each bucket, dealt out by weight: sequence numbers say how many rows each was written so far."""
         starts = plan.template.sequence_start.items()
         written = {number: start - plan.template.first_sequence for (_, number), start in starts}
-        tasks = owners([written.get(number, 0) for number in range(self.schema.bucket)], plan.tasks)
-        listed = F.expr(f"array({', '.join(map(str, tasks))})")
+        return owners([written.get(number, 0) for number in range(self.schema.bucket)], plan.tasks)
+
+    def _weighted(self, plan: _Plan) -> Column:
+        listed = F.expr(f"array({', '.join(map(str, self._dealt(plan)))})")
         return F.element_at(listed, bucket_column(self.schema, self.schema.bucket) + 1)
 
 
@@ -211,6 +228,9 @@ class _Unaware(_Fixed):
 
     def owner(self, plan: _Plan) -> Column:
         return self._of_partition(F.lit(0), plan)
+
+    def owners(self, plan: _Plan) -> None:
+        return None
 
 
 @dataclass(frozen=True)
@@ -234,6 +254,9 @@ class _Postpone(_Fixed):
     def owner(self, plan: _Plan) -> Column:
         return self._of_partition(numbered_column(self.schema, plan.template.total_buckets, plan.codes), plan)
 
+    def owners(self, plan: _Plan) -> None:
+        return None
+
     def _groups(self, plan: _Plan) -> int | None:
         return None if plan.partitions is None else plan.partitions * max((1, *plan.template.total_buckets.values()))
 
@@ -253,6 +276,12 @@ class _Dynamic(_Fixed):
             return self._of_partition(range_column(self.schema, plan.tasks), plan)
         return self._of_partition(share_column(self.schema, plan.template.assigners), plan)
 
+    def owners(self, plan: _Plan) -> Owners:
+        keys, groups = tuple(self.schema.select(self.schema.bucket_keys)), tuple(self.schema.partition_fields)
+        if plan.template.first_load:
+            return Owners(keys, plan.tasks, plan.tasks, groups=groups)
+        return Owners(keys, plan.template.assigners, plan.tasks, "default", groups)
+
     def _groups(self, plan: _Plan) -> int | None:
         return sum(plan.template.first_load.values())
 
@@ -268,6 +297,9 @@ class _CrossPartition(_Fixed):
 
     def owner(self, plan: _Plan) -> Column:
         return range_column(self.schema, plan.tasks, self.schema.primary_keys)
+
+    def owners(self, plan: _Plan) -> Owners:
+        return Owners(tuple(self.schema.select(self.schema.primary_keys)), plan.tasks, plan.tasks)
 
 
 _PLACEMENTS: dict[BucketMode, type[_Fixed]] = {

@@ -26,6 +26,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.postpone_write import write_counted
 from bucketlake.ops.write.write import write_batches
 from bucketlake.spark.cluster import ensure_package, is_answer, messages_of, parallelism, roomy, run_tasks, run_values
+from bucketlake.spark.write.dealt import dealt
 from bucketlake.spark.write.narrow import narrowed, unmeasured_batches, widened
 from bucketlake.spark.write.parquet_rows import ReadThen, shares_of
 from bucketlake.spark.write.placement import GIVEN, Given, placed, warn_of_load
@@ -107,8 +108,11 @@ def write_in_tasks(
     with placed(spark, store, frame, template, given) as rows:
         template, fields = rows.template, store.schema.fields
         stage = WriteStage(store, template, template.tasks - 1, given.kinds)
-        shares = shares_of(spark, store, given.source, stage.tasks) if rows.stay and given.source is not None else None
-        if shares is not None:
+        told = given.source is not None and (rows.stay or rows.owners is not None)
+        shares = shares_of(spark, store, given.source, stage.tasks) if told and given.source is not None else None
+        if shares is not None and rows.owners is not None:
+            results = dealt(spark, store, shares, rows.owners, stage)
+        elif shares is not None:
             results = run_values(spark, shares, ReadThen(stage))
         else:
             with unmeasured_batches(frame, fields, row_width(store)):
