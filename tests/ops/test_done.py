@@ -7,7 +7,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -263,3 +263,15 @@ def test_expiry_beside_the_commit(tmp_path: Path) -> None:
     put(table, "g")
     assert finish(30) and [one.id for one in table.snapshots()] == [6, 7]
     assert table.to_arrow().num_rows == 7
+
+
+def test_partitions_are_marked_by_values_as_by_texts(tmp_path: Path) -> None:
+    """1.5 marked the partition 1, and dates ended in a TypeError."""
+    schema = pa.schema([("k", pa.int64()), ("p", pa.int32()), ("day", pa.date32())])
+    table = bucketlake.open(tmp_path).create_table("t", schema, ["p", "day"], options={"bucket": "-1"})
+    with pytest.raises(InvalidError, match=r"not a value of its partition column .*column=p, value=1\.5"):
+        table.mark_partitions_done([{"p": 1.5, "day": None}])
+    assert marked(table) == {}
+    table.mark_partitions_done([{"p": 1, "day": date(2026, 1, 31)}, {"p": 2, "day": None}])
+    found = {str(path.parent.relative_to(table.path)) for path in Path(table.path).rglob("_SUCCESS")}
+    assert found == {"p=1/day=20484", "p=2/day=__DEFAULT_PARTITION__"}

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import bucketlake
+from bucketlake.errors import InvalidError
 from bucketlake.ops.table import partitions
 from bucketlake.ops.table.partitions import partition_values, spec_filter
 from bucketlake.table import Table
@@ -48,6 +49,20 @@ def test_a_partition_matches_if_any_spec_is_met(tmp_path: Path) -> None:
             values = dict(zip(VALUES, partition_values(table.store, partition), strict=True))
             wanted = any(all(_same(values[name], value) for name, value in spec.items()) for spec in specs)
             assert matches(partition) == wanted, (told, values)
+
+
+def test_texts_that_no_partition_can_have_are_refused(tmp_path: Path) -> None:
+    """They matched nothing: partitions were "dropped" with a commit, and are still there."""
+    table, known = made(tmp_path, [{"a": 7, "b": "x", "f": 1.5}, {"a": None, "b": "x", "f": None}])
+    for text in ("x", "1.5", "99999999999", "", "null"):
+        with pytest.raises(InvalidError, match="not a value of its partition column .*column=a"):
+            table.drop_partitions([{"a": text, "b": "x"}])
+        with pytest.raises(InvalidError, match="not a value of its partition column .*column=a"):
+            table.compact(partitions=f"a={text}")
+    assert len(table.snapshots()) == 1
+    null = table.options.get("partition.default-name")
+    for text, count in (("007", 1), (" 7 ", 1), (null, 1), ("8", 0)):
+        assert sum(map(spec_filter(table.store, [{"a": text}]), known)) == count, text
 
 
 def test_each_partition_is_compared_with_few_of_many_specs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

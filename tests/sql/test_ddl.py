@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, SparkRuntimeException
 
 import bucketlake
 from bucketlake.errors import AlreadyExistsError, BucketlakeError, InvalidError, NotFoundError, UnsupportedError
@@ -159,7 +159,7 @@ def test_partitions(classic: Lake) -> None:
         [
             ("ALTER TABLE db.t DROP PARTITION (n = 3)", InvalidError, "Partition spec is invalid"),
             ("ALTER TABLE db.t DROP PARTITION (dt='c', at=NULL, n=9), PARTITION (dt='a/b')", NotFoundError, "PARTITIONS_NOT"),
-            ("ALTER TABLE db.t DROP PARTITION (x = 3)", InvalidError, "Partition spec is invalid"),
+            ("ALTER TABLE db.t DROP PARTITION (x = 3)", NotFoundError, "PARTITIONS_NOT_FOUND.*`x`.*partition_keys"),
             ("ALTER TABLE db.t ADD PARTITION (dt = 'c', at = NULL, n = 3)", AlreadyExistsError, "already exists"),
             ("SHOW TABLE EXTENDED IN db LIKE 't' PARTITION (dt='c')", InvalidError, "Partition spec is invalid"),
             ("DESC FORMATTED db.t PARTITION (dt='c')", InvalidError, "all the correct partition columns"),
@@ -170,6 +170,25 @@ def test_partitions(classic: Lake) -> None:
     assert rows(classic, "SELECT id FROM db.t") == [(1,)]
     classic.sql("TRUNCATE TABLE db.t PARTITION (n = 1)")
     assert rows(classic, "SELECT id FROM db.t") == []
+
+
+UNFIT = ["TRUNCATE TABLE db.t {}", "SHOW PARTITIONS db.t {}", "DESCRIBE db.t {}", "DESC FORMATTED db.t {}",
+         "SHOW TABLE EXTENDED IN db LIKE 't' {}", "ALTER TABLE db.t ADD IF NOT EXISTS {}",
+         "ALTER TABLE db.t DROP IF EXISTS {}", "INSERT OVERWRITE db.t {} SELECT 1"]  # fmt: skip
+
+
+def test_a_partition_value_of_another_type_is_refused_whether_there_are_partitions_or_not(classic: Lake) -> None:
+    """A table without rows did nothing and said nothing of a value that no partition can have; DESCRIBE never did."""
+    classic.sql("CREATE TABLE db.t (id INT) PARTITIONED BY (p INT)")
+    for value in ("'x'", "1.5"):
+        for statement in UNFIT:
+            with pytest.raises(SparkRuntimeException, match="column=p") as raised:
+                classic.sql(statement.format(f"PARTITION (p = {value})"))
+            assert raised.value.getCondition() == "CAST_INVALID_INPUT", statement
+    for statement in UNFIT[:-1]:
+        with pytest.raises(AnalysisException, match="did you mean 'p'") as raised:
+            classic.sql(statement.format("PARTITION (pp = 1)"))
+        assert raised.value.getCondition() == "PARTITIONS_NOT_FOUND", statement
     classic.sql("CREATE TABLE db.plain (id INT)")
     statements = ["SHOW PARTITIONS db.plain", "SHOW PARTITIONS db.plain PARTITION (id = 1)",
                   "ALTER TABLE db.plain DROP PARTITION (id = 1)"]  # fmt: skip

@@ -32,6 +32,7 @@ from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.entries import created_millis
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partition_times import partition_time
+from bucketlake.ops.table.partitions import spec_texts
 from bucketlake.ops.table.store import Store
 from bucketlake.options.options import MARK_DONE, TableOptions
 from bucketlake.types.wall_clock import epoch_of
@@ -114,7 +115,7 @@ def _result(answer: bytes) -> str:
     return "null" if value is None else str(value)[:200]
 
 
-def mark_partitions_done(store: Store, specs: Sequence[Mapping[str, str]]) -> None:
+def mark_partitions_done(store: Store, specs: Sequence[Mapping[str, object]]) -> None:
     """Say of partitions, each named by all its columns, that they are done. Nobody is told before all is checked.
 
     Errors: InvalidError (specs, options), UnsupportedError (actions), StorageError (who could not be told).
@@ -122,7 +123,7 @@ def mark_partitions_done(store: Store, specs: Sequence[Mapping[str, str]]) -> No
     if not store.schema.partition_keys:
         raise InvalidError("Table should be a partitioned table to mark partitions done.", table=store.paths.root)
     actions = actions_of(store)
-    _tell([store.paths.partition_path(store.paths.partition_bytes(spec)) for spec in specs], actions)
+    _tell([store.paths.partition_path(store.paths.partition_bytes(spec_texts(store, spec))) for spec in specs], actions)
 
 
 def _tell(paths: Sequence[str], actions: Sequence[Action]) -> None:

@@ -81,7 +81,10 @@ def _typed(store: Store, name: str, value: object) -> object:
         return value
     if value == store.options.get("partition.default-name"):
         return None
-    found: object = cast_array(pa.array([value]), STRING, store.schema.field(name).type)[0].as_py()
+    try:
+        found: object = cast_array(pa.array([value]), STRING, store.schema.field(name).type)[0].as_py()
+    except InvalidError:
+        return value  # a folder's name, or what `spec_filter` refuses
     return found
 
 

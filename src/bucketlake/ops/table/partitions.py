@@ -11,6 +11,7 @@ from typing import Any, cast
 from bucketlake.errors import InvalidError, UnsupportedError, did_you_mean
 from bucketlake.format.row.binary_row import decode_columns, decode_row, without_arity_header
 from bucketlake.format.row.layout import STAMPS
+from bucketlake.format.row.texts import cast_text, parse_value
 from bucketlake.lazy import np, pa
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.evaluate import mask
@@ -93,6 +94,22 @@ def partition_scalar(value: object, field: DataField) -> pa.Scalar:
         raise _no_value(value, field, "with its offset: 2026-01-31 10:00:00Z" if zoned else None) from error
 
 
+def spec_texts(store: Store, spec: Mapping[str, object]) -> dict[str, str]:
+    """A spec's values as `TablePaths.partition_bytes` takes them: texts as they are, None as the name of null.
+    InvalidError as `partition_scalar` and `require_partition_columns`."""
+    fields = {item.name: item for item in store.schema.partition_fields}
+    require_partition_columns(spec, list(fields))
+
+    def text(name: str, value: object) -> str:
+        if value is None:
+            return str(store.options.get("partition.default-name"))
+        if isinstance(value, str):
+            return value
+        return cast_text(_stored(partition_scalar(value, fields[name])), fields[name].type)
+
+    return {name: text(name, value) for name, value in spec.items()}
+
+
 def _is_cut(value: object, kind: pa.DataType) -> bool:
     """Whether a value has more than the type holds, which Arrow would leave out."""
     if isinstance(value, float) and pa.types.is_integer(kind):
@@ -115,7 +132,10 @@ def spec_filter(store: Store, specs: Sequence[Mapping[str, object]]) -> Partitio
         require_partition_columns(spec, names)
     if not all(specs):
         return lambda _: True  # a spec that names no column is of every partition
-    asked = _indexed([{name: _Asked.of(value, fields[name]) for name, value in spec.items()} for spec in specs])
+    default = store.options.get("partition.default-name")
+    asked = _indexed(
+        [{name: _Asked.of(value, fields[name], default) for name, value in spec.items()} for spec in specs]
+    )
     decided: dict[bytes, bool] = {}
 
     def matches(partition: bytes) -> bool:
@@ -160,15 +180,16 @@ class _Asked:
     text: str | None = None
 
     @classmethod
-    def of(cls, given: object, field: DataField) -> _Asked:
+    def of(cls, given: object, field: DataField, default: object) -> _Asked:
+        """InvalidError for what no partition has there. `default`: the name of null."""
         if given is None:
             return cls(None)
         if not isinstance(given, str):
             return cls(_stored(partition_scalar(given, field)))
         try:
             return cls(_stored(partition_scalar(given, field)), given)
-        except InvalidError:  # a folder's name, that of null, or as `str` writes the value
-            return cls(None, given)
+        except InvalidError:
+            return cls(None if given == default else _named(given, field), given)
 
     @property
     def keys(self) -> list[Hashable]:
@@ -186,6 +207,17 @@ class _Asked:
         if isinstance(self.value, float) and isinstance(value, float) and math.isnan(self.value):
             return math.isnan(value)
         return self.value == value
+
+
+def _named(text: str, field: DataField) -> object:
+    """The value that a folder's name stands for, or its text as `str` writes it; None where the text itself tells."""
+    if field.type.root is Root.DATE and text.isdecimal():
+        return None  # days, of which Python's dates have not all
+    try:
+        value = parse_value(text, field.type)
+    except InvalidError as error:
+        raise _no_value(text, field) from error
+    return None if field.type.root in STAMPS else _stored(partition_scalar(value, field))
 
 
 def _stored(scalar: pa.Scalar) -> object:

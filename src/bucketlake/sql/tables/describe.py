@@ -12,7 +12,7 @@ from bucketlake.spark.instants import shown_type as as_shown
 from bucketlake.sql.tables import catalog_views, describe_json
 from bucketlake.sql.tables.columns import spelled
 from bucketlake.sql.tables.ddl import accept_database, partition_spec
-from bucketlake.sql.tables.partitions import Spec, listed, not_found, resolved
+from bucketlake.sql.tables.partitions import Spec, listed, not_found, require_values, resolved
 from bucketlake.sql.tables.rows import frame
 from bucketlake.sql.tables.show import PROVIDER, default_text, properties_text, shown_type
 from bucketlake.sql.text import names
@@ -187,6 +187,7 @@ def _partition(lake: Lake, name: names.LakeName, table: LakeTable, given: Spec, 
             "DESCRIBE partition must specify all the correct partition columns", given=list(given), columns=list(keys)
         )
     if not extended:
+        require_values(lake, table.table, spec)
         return []
     found = listed(lake, table.table, spec)
     if not found:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
-from operator import and_, or_
+from operator import and_
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
-from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
+from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, did_you_mean
 from bucketlake.ops.scan.fallback import shown_branches
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
 from bucketlake.ops.scan.select import Selection
@@ -72,12 +73,18 @@ def require_partitioned(table: Table, spec: Spec) -> None:
 
 
 def resolved(table: Table, spec: Spec) -> dict[str, str | None]:
-    """The spec with the columns' own spelling, in their order; InvalidError for others."""
+    """The spec with the columns' own spelling, in their order; NotFoundError for others."""
     require_partitioned(table, spec)
     by_name = {name.lower(): name for name in table.schema.partition_keys}
     unknown = [name for name in spec if name.lower() not in by_name]
     if unknown:
-        raise _invalid(table, spec)
+        keys = table.schema.partition_keys
+        raise NotFoundError(
+            f"[PARTITIONS_NOT_FOUND] The partition(s) {', '.join(map(quoted, unknown))} cannot be found in table "
+            f"{table.name}.",
+            partition_keys=list(keys),
+            remedy=did_you_mean(unknown[0], keys) or "name partition columns only",
+        )
     given = {by_name[name.lower()]: value for name, value in spec.items()}
     return {name: given[name] for name in table.schema.partition_keys if name in given}
 
@@ -103,6 +110,7 @@ def listed(lake: Lake, table: Table, spec: Spec) -> list[Partition]:
     """The partitions that have files and match a spec (not necessarily of all columns), sorted as they are shown."""
     require_partitioned(table, spec)
     spec = resolved(table, spec)
+    require_values(lake, table, spec)
     chosen = _matching(lake, table, on_newest(table.store, lambda: _live(table)), spec)
     return sorted(chosen, key=lambda one: one.shown(table.schema.partition_keys))
 
@@ -120,6 +128,25 @@ def _live(table: Table) -> list[Partition]:
     return list(found.values())
 
 
+def require_values(lake: Lake, table: Table, spec: Spec) -> None:
+    """InvalidError for a resolved spec's value that Spark does not cast to its column's type: whether the table has
+    partitions or not, such a spec names none."""
+    given = [name for name, text in spec.items() if text is not None]
+    wanted = {name: spark_type(table.schema.field(name).type) for name in given}
+    if all(isinstance(kind, T.StringType) for kind in wanted.values()):
+        return
+    fits = [F.lit(spec[name]).try_cast(kind).isNotNull() for name, kind in wanted.items()]
+    for name, fit in zip(given, lake.spark.sql("SELECT 1").select(*fits).collect()[0], strict=True):
+        if not fit:
+            raise InvalidError(
+                "[CAST_INVALID_INPUT] the PARTITION value is not of its column's type",
+                table=table.name,
+                column=name,
+                value=spec[name],
+                type=wanted[name].simpleString(),
+            )
+
+
 def _matching(lake: Lake, table: Table, partitions: list[Partition], spec: Spec) -> list[Partition]:
     """Those that the spec means, texts filled in: Spark compares and casts, from a local relation and without a job."""
     if not partitions:
@@ -127,19 +154,11 @@ def _matching(lake: Lake, table: Table, partitions: list[Partition], spec: Spec)
     fields = table.schema.partition_fields
     frame = char_columns(frame_of_partitions(lake.spark, table.store, [one.stored for one in partitions]), fields)
     asked = [(name, F.lit(text).try_cast(spark_type(table.schema.field(name).type))) for name, text in spec.items()]
-    unfit = {name: value.isNull() for name, value in asked if spec[name] is not None}
     if asked:
-        means = [F.col(quoted(name)).eqNullSafe(value) for name, value in asked]
-        frame = frame.where(reduce(and_, means) | reduce(or_, unfit.values(), F.lit(False)))
+        frame = frame.where(reduce(and_, [F.col(quoted(name)).eqNullSafe(value) for name, value in asked]))
     shown = [F.col(quoted(f.name)).cast("string").alias(str(i)) for i, f in enumerate(fields)]
     chosen = []
-    for row in frame.select(PARTITION, *shown, *unfit.values()).collect():
-        place, texts, wrong = row[0], row[1 : 1 + len(shown)], row[1 + len(shown) :]
-        for name, is_wrong in zip(unfit, wrong, strict=True):
-            if is_wrong:
-                raise InvalidError(
-                    "the PARTITION value is not of its column's type", table=table.name, column=name, value=spec[name]
-                )
+    for place, *texts in frame.select(PARTITION, *shown).collect():
         partitions[place].texts = tuple(texts)
         chosen.append(partitions[place])
     return chosen
