@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 from pyspark.sql import functions as F
 
-from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
+from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.spark.session import Lake
 from bucketlake.sql.query.given import literal, read_braces, with_identifiers, with_values
 from bucketlake.sql.text.pieces import pieces
@@ -175,3 +175,25 @@ def test_what_no_braces_take_is_told_by_the_users_name(lake: Lake) -> None:
     lake.sql("CREATE TABLE db.t (k INT)")
     with pytest.raises(InvalidError, match=r"in `?c`? should be a plain column reference"):
         lake.sql("SELECT {c} FROM db.t", c=F.col("k") + 1)
+
+
+@pytest.mark.spark
+def test_markers_say_which_snapshot_is_read(classic: Lake) -> None:
+    """Queries refused them behind AS OF, which Spark takes."""
+    classic.sql("CREATE TABLE db.t (id INT)")
+    for number in (1, 2):
+        classic.sql("INSERT INTO db.t VALUES (?)", [number])
+    classic.sql("CALL sys.create_tag(table => 'db.t', tag => 'it''s', snapshot => 1)")
+    later, both = (
+        dt.datetime(2099, 1, 1),
+        "SELECT a.id + b.id FROM db.t VERSION AS OF {} a JOIN db.t TIMESTAMP AS OF {} AS b",
+    )
+    cases = [
+        (both.format(":v", ":t") + " WHERE b.id >= :v", {"v": 1, "t": later}, [2, 3]),
+        (f"SELECT ? + x FROM ({both.format('?', '?')}) AS s (x) WHERE x > ?", [10, "it's", later.date(), 2], [13]),
+        (both.format(":tag", "(:t - INTERVAL 1 DAY)"), {"tag": "it's", "t": later}, [2, 3]),
+    ]
+    for text, args, wanted in cases:
+        assert sorted(row[0] for row in classic.sql(text, args).collect()) == wanted, text
+    with pytest.raises(NotFoundError, match="Tag 'nope' doesn't exist"):
+        classic.sql("SELECT * FROM db.t VERSION AS OF :v", {"v": "nope"})

@@ -24,7 +24,7 @@ from bucketlake.spark.settings import require_running, setting_of, settings_stay
 from bucketlake.sql import compound
 from bucketlake.sql.procedures import call
 from bucketlake.sql.query import immediate, query, unknown
-from bucketlake.sql.query.given import Braces, read_braces, with_identifiers, with_values
+from bucketlake.sql.query.given import Braces, read_braces, with_identifiers, with_travels, with_values
 from bucketlake.sql.query.retold import retold, with_condition
 from bucketlake.sql.rows import copy_into, delete, insert_forms, merge_forms, update
 from bucketlake.sql.tables import alter, analyze, ddl, describe, foreign, show, views
@@ -95,6 +95,7 @@ def _run(lake: Lake, statement: str, args: Any, braces: Braces | None) -> DataFr
     if braces is not None:
         statement = substituted(lake.spark, braces.text)
     statement, args = with_identifiers(statement, args, partial(_text, lake, args))
+    statement, args = with_travels(statement, args)
     braces = None if braces is None else replace(braces, text=statement)
 
     def read() -> DataFrame:

@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.sql.query.named import passing_views
+from bucketlake.sql.query.travel import travels
 from bucketlake.sql.text.text import Cursor, Token, splice, tokenize
 from bucketlake.types.model import quote_identifier, quote_text
 from bucketlake.values import dataclass
@@ -161,6 +162,27 @@ def with_identifiers(text: str, args: Any, evaluated: Callable[[str], Any] = lam
     return splice(text, pieces), left
 
 
+def with_travels(text: str, args: Any) -> tuple[str, Any]:
+    """The statement with literals in place of the markers behind AS OF, which say what is read before Spark sees any,
+    and the values that are left for its other markers."""
+    tokens = tokenize(text) if args and "of" in text.lower() else []
+    spans = [(one.start, one.end) for one in travels(text, tokens)]
+    pieces: list[tuple[int, int, str]] = []
+    spent: set[int] = set()
+    marks = -1  # the place of the last `?`, from 0
+    for at, token in enumerate(tokens):
+        marks += _is_sign(tokens, at, "?")
+        if not any(start <= token.start < end for start, end in spans):
+            continue
+        value, behind = _marked(tokens, at, args, marks)
+        if behind > at:
+            end = tokens[behind - 1].end
+            pieces.append((token.start, end, literal(value, text[token.start : end])))
+            spent.update([] if isinstance(args, Mapping) else [marks])
+    left = args if not spent else [value for at, value in enumerate(args) if at not in spent]
+    return splice(text, pieces), left
+
+
 def _constant_until(tokens: Sequence[Token], start: int) -> int:
     """Where the bracket closes of an expression that is the same for all rows; 0 for others."""
     depth = 0
@@ -185,8 +207,13 @@ def _stated(tokens: Sequence[Token], at: int, args: Any, place: int) -> tuple[An
     """The value of a literal or of a marker, the one at `place` where it has no name, and where the token behind is."""
     if at < len(tokens) and tokens[at].kind == "string":
         return tokens[at].value, at + 1
+    return _marked(tokens, at, args, place)
+
+
+def _marked(tokens: Sequence[Token], at: int, args: Any, place: int) -> tuple[Any, int]:
     if isinstance(args, Mapping):
-        return (args.get(tokens[at + 1].value), at + 2) if at < len(tokens) and _is_marker(tokens, at) else (None, at)
+        known = at < len(tokens) and _is_marker(tokens, at) and tokens[at + 1].value in args
+        return (args[tokens[at + 1].value], at + 2) if known else (None, at)
     return (args[place], at + 1) if args and _is_sign(tokens, at, "?") and place < len(args) else (None, at)
 
 

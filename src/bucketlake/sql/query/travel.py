@@ -92,7 +92,8 @@ def _ends(tokens: list[Token], at: int) -> bool:
         "TIMESTAMP_LTZ",
     )
     interval = at >= 2 and tokens[at - 2].is_word("INTERVAL")
-    return (before.kind != "sign" and not typed and not interval) or (before.value == ")" and token.kind != "sign")
+    operand = before.kind != "sign" or before.value == "?"
+    return (operand and not typed and not interval) or (before.value == ")" and token.kind != "sign")
 
 
 def session_options(lake: Lake, name: LakeName, settings: Mapping[str, str] | None = None) -> dict[str, str]:
