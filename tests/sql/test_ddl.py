@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import AnalysisException, SparkRuntimeException
+from pyspark.errors import AnalysisException, ParseException, SparkRuntimeException
 
 import bucketlake
 from bucketlake.errors import AlreadyExistsError, BucketlakeError, InvalidError, NotFoundError, UnsupportedError
@@ -528,4 +528,28 @@ def test_what_sparks_own_catalog_lacks_is_sparks_to_tell(classic: Lake) -> None:
     classic.sql("DROP TABLE IF EXISTS spark_catalog.default.nowhere")
     for statement in ("DROP TABLE spark_catalog.default.nowhere", "DESCRIBE spark_catalog.default.nowhere"):
         with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+            classic.sql(statement)
+
+
+def test_partition_columns_that_differ_only_in_case(classic: Lake) -> None:
+    """The clause (p = 5) meant the column P."""
+    classic.spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        classic.sql("CREATE TABLE db.t (id INT) PARTITIONED BY (p INT, P STRING)")
+        classic.sql("INSERT INTO db.t VALUES (1, 1, '2'), (2, 2, '1')")
+        classic.sql("INSERT INTO db.t PARTITION (p = 5) SELECT 3, 'w'")
+        classic.sql("INSERT OVERWRITE db.t PARTITION (P = '1', p = 2) SELECT 4")
+        assert rows(classic, "SELECT * FROM db.t") == [(1, 1, "2"), (3, 5, "w"), (4, 2, "1")]
+        assert rows(classic, "SHOW PARTITIONS db.t PARTITION (p = 2)") == [("p=2/P=1",)]
+        classic.sql("TRUNCATE TABLE db.t PARTITION (p = 1)")
+        classic.sql("ALTER TABLE db.t DROP PARTITION (p = 5, P = 'w')")
+        assert rows(classic, "SELECT id FROM db.t") == [(4,)]
+    finally:
+        classic.spark.conf.unset("spark.sql.caseSensitive")
+    classic.sql("CREATE TABLE db.u (id INT) PARTITIONED BY (p INT)")
+    for statement in (
+        "INSERT INTO db.u PARTITION (p = 1, P = 2) SELECT 3",
+        "SHOW PARTITIONS db.u PARTITION (p = 1, P = 2)",
+    ):
+        with pytest.raises(ParseException, match="partition column p is given twice"):
             classic.sql(statement)

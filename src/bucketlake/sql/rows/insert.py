@@ -122,19 +122,19 @@ def _static(insert: Insert, table: LakeTable) -> dict[str, str]:
     """The PARTITION clause's given values by the table's column names; InvalidError for other columns."""
     if insert.partition is None:
         return {}
-    keys = {key.lower(): key for key in table.schema.partition_keys}
+    keys = table.schema.partition_keys
     found: dict[str, str] = {}
-    for column, value in insert.partition.items():
-        if column.lower() not in keys:
+    for column, value in names.own_spelling(insert.partition, keys).items():
+        if column not in keys:
             raise InvalidError(
                 "[NON_PARTITION_COLUMN] PARTITION names a column that does not partition the table",
                 table=table.name,
                 column=column,
-                partition_keys=list(keys.values()),
+                partition_keys=list(keys),
                 remedy="name partition columns only",
             )
         if value is not None:
-            found[keys[column.lower()]] = value
+            found[column] = value
     return found
 
 
@@ -211,8 +211,8 @@ def _order(frame: DataFrame, insert: Insert, table: LakeTable, static: dict[str,
     own = [name for name in table.schema.field_names if name not in static]
     if insert.columns is not None or not (insert.partition or table.options.get(HIVE_STYLE)):
         return own
-    clause = {name.lower() for name in insert.partition or ()}
-    moved = [name for name in table.schema.partition_keys if name in own and (not clause or name.lower() in clause)]
+    clause = names.own_spelling(insert.partition or {}, table.schema.partition_keys)
+    moved = [name for name in table.schema.partition_keys if name in own and (not clause or name in clause)]
     hive = [*(name for name in own if name not in moved), *moved]
     given = [name.lower() for name in frame.columns]
     if given == [name.lower() for name in own]:

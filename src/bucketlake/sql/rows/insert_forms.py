@@ -163,7 +163,7 @@ def _partition(cursor: Cursor) -> dict[str, str | None]:
 
     def pair() -> None:
         name = cursor.identifier()
-        if name.lower() in {other.lower() for other in spec}:
+        if name in spec:
             cursor.fail(f"partition column {name} is given twice", condition="DUPLICATE_KEY")
         spec[name] = cursor.constant()[0] if cursor.accept("=") else None
 

@@ -171,7 +171,7 @@ def partition_spec(cursor: Cursor) -> dict[str, str | None]:
 
     def pair() -> None:
         key = cursor.identifier()
-        if key.lower() in {other.lower() for other in spec}:
+        if key in spec:
             cursor.fail(f"partition column {key} is given twice", condition="DUPLICATE_KEY")
         cursor.expect("=")
         spec[key] = cursor.constant()[1]

@@ -20,6 +20,7 @@ from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.table.retry import on_newest
 from bucketlake.spark.read.partition_rows import PARTITION, frame_of_partitions
 from bucketlake.spark.types import char_columns, quoted, spark_type
+from bucketlake.sql.text.names import own_spelling
 from bucketlake.types.model import Root
 from bucketlake.values import dataclass
 
@@ -75,18 +76,17 @@ def require_partitioned(table: Table, spec: Spec) -> None:
 def resolved(table: Table, spec: Spec) -> dict[str, str | None]:
     """The spec with the columns' own spelling, in their order; NotFoundError for others."""
     require_partitioned(table, spec)
-    by_name = {name.lower(): name for name in table.schema.partition_keys}
-    unknown = [name for name in spec if name.lower() not in by_name]
+    keys = table.schema.partition_keys
+    given = own_spelling(spec, keys)
+    unknown = [name for name in given if name not in keys]
     if unknown:
-        keys = table.schema.partition_keys
         raise NotFoundError(
             f"[PARTITIONS_NOT_FOUND] The partition(s) {', '.join(map(quoted, unknown))} cannot be found in table "
             f"{table.name}.",
             partition_keys=list(keys),
             remedy=did_you_mean(unknown[0], keys) or "name partition columns only",
         )
-    given = {by_name[name.lower()]: value for name, value in spec.items()}
-    return {name: given[name] for name in table.schema.partition_keys if name in given}
+    return {name: given[name] for name in keys if name in given}
 
 
 def _invalid(table: Table, spec: Spec) -> InvalidError:

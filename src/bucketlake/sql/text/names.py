@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
@@ -122,3 +123,16 @@ def database(lake: Lake, parts: tuple[str, ...]) -> str:
     if len(parts) == 2 and parts[0].lower() in lake.catalog_names:
         return parts[1]
     raise InvalidError("no such catalog", name=".".join(parts), remedy=f"use db or {lake.catalog_names[0]}.db")
+
+
+def own_spelling(spec: Mapping[str, str | None], keys: Sequence[str]) -> dict[str, str | None]:
+    """A partition specification under the columns' own names: those that are written so, else whatever their case;
+    unknown ones stay. InvalidError for a column that is named twice."""
+    by_case = {key.lower(): key for key in keys}
+    found: dict[str, str | None] = {}
+    for name, value in spec.items():
+        own = name if name in keys else by_case.get(name.lower(), name)
+        if own in found:
+            raise InvalidError(f"[DUPLICATE_KEY] SQL: partition column {own} is given twice", partition_keys=list(keys))
+        found[own] = value
+    return found
