@@ -355,3 +355,33 @@ def test_a_snapshot_that_another_one_takes_the_place_of_is_no_damage(tmp_path: P
         remove_orphans(cleaned.store, FUTURE)
     clear_cache()
     assert rows_of(catalog.table("t")) == [(1, 4, 4), (1, 5, 5)]
+
+
+@pytest.mark.parametrize("how", ["tag", "branch"])
+def test_what_a_tag_holds_stays_where_its_snapshot_expires_as_it_is_read(tmp_path: Path, how: str) -> None:
+    """The expiry takes the snapshot and its changelog, and leaves all else that the tag, or a branch of it, names."""
+    table = made(tmp_path, "lookup")
+    put(table, (1, 1, 1))
+    held = table.latest_snapshot()
+    assert held is not None and held.changelog_manifest_list is not None
+    table.create_tag("held")
+    if how == "branch":
+        table.create_branch("b", "held")
+        table.delete_tag("held")
+    for number in (2, 3):
+        put(table, (1, 1, number))
+        table.compact(full=True)
+    expired: list[str] = []
+    names = table.store.paths.snapshot(held.id)
+
+    def meanwhile(k: int, operation: str, path: str) -> None:
+        if not expired and operation == "read" and "/manifest/" in path and os.path.exists(names):
+            expired.append(path)
+            table.expire_snapshots(retain_max=1, retain_min=1)
+
+    clear_cache()
+    remove_orphans(with_storage(table, FaultStorage(LocalStorage(), meanwhile)).store, FUTURE)
+    clear_cache()
+    assert expired and not os.path.exists(names)
+    assert rows_of(table.with_options({"scan.tag-name": "held"} if how == "tag" else {"branch": "b"})) == [(1, 1, 1)]
+    assert rows_of(table) == [(1, 1, 3)] and left_over(table) == ()

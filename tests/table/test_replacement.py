@@ -14,7 +14,7 @@ from tests.sim.storage import KILL_BEFORE, FaultStorage, Killed, MapStorage, fau
 
 from bucketlake.catalog import Catalog
 from bucketlake.env.env import Env
-from bucketlake.errors import ConflictError, UnsupportedError
+from bucketlake.errors import ConflictError, InvalidError, UnsupportedError
 from bucketlake.format.metadata.snapshot import CommitKind
 from bucketlake.ops.commit.replacement import Replacement, draft_replacement
 from bucketlake.ops.table.store import clear_cache
@@ -186,3 +186,63 @@ def test_death_between_the_steps(catalog: Catalog, storage: MapStorage) -> None:
     assert content(again, scan_snapshot_id=1) == ROWS
     drafted(again, {"id": "STRING"}, bucket="-1").switch()
     assert again.table("t").schema.field_names == ("id",)
+
+
+KEYED = (("id",), {"bucket": "2"})
+
+
+def replaced_between(catalog: Catalog, keys: tuple[str, ...], **options: str) -> None:
+    """Snapshots 1 and 2 of one definition, 3, which removes their rows, 4 and 5 of another with the same names."""
+    catalog.create_table("u", fields(**OLD), (), keys, options)
+    catalog.table("u").write_arrow(pa.Table.from_pylist(ROWS[:1]))
+    catalog.table("u").write_arrow(pa.Table.from_pylist(ROWS[1:]))
+    replacement = drafted_as(catalog, "u", new_schema(fields(**OLD), (), keys, options, None))
+    replacement.switch()
+    replacement.finish()
+    for number in (7, 8):
+        catalog.table("u").write_arrow(pa.Table.from_pylist([{"id": number, "data": "new"}]))
+
+
+@pytest.mark.parametrize(("keys", "options"), [KEYED, ((), {"bucket": "-1"})])
+def test_no_way_back_to_rows_without_columns(catalog: Catalog, keys: tuple[str, ...], options: dict[str, str]) -> None:
+    """Under today's columns they would be nulls, of a key too; with the definition of then they come back."""
+    replaced_between(catalog, keys, **options)
+    table = catalog.table("u")
+    for back in (table.rollback_to, table.rollback_to_as_latest):
+        with pytest.raises(InvalidError, match="replaced since: .*fast-forward"):
+            back(2)
+    assert sorted(table.to_arrow()["id"].to_pylist()) == [7, 8]
+    assert (table.latest_snapshot().id, table.tags()) == (5, {})
+    table.rollback_to(4)
+    assert catalog.table("u").to_arrow()["id"].to_pylist() == [7]
+    catalog.table("u").rollback_to_as_latest(3)  # of the old definition, and empty
+    assert catalog.table("u").to_arrow().num_rows == 0
+    table.create_tag("then", 2)
+    table.create_branch("back", "then")
+    table.fast_forward("back")
+    table = catalog.table("u")
+    assert sorted(table.to_arrow().to_pylist(), key=str) == ROWS
+    table.write_arrow(pa.Table.from_pylist([{"id": 3, "data": "three"}]))
+    assert sorted(catalog.table("u").to_arrow()["id"].to_pylist()) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("keys", "options"), [KEYED, ((), {"bucket": "-1"})])
+def test_changes_of_the_table_before_are_refused(
+    catalog: Catalog, keys: tuple[str, ...], options: dict[str, str]
+) -> None:
+    replaced_between(catalog, keys, **options)
+
+    def between(span: str, mode: str) -> list[Any]:
+        how = {"incremental_between": span, "incremental_between_scan_mode": mode}
+        return sorted(catalog.table("u").to_arrow(**how)["id"].to_pylist())
+
+    refused = [
+        (span, mode) for span in ("0,5", "1,2", "1,4") for mode in ("delta", "diff") if (span, mode) != ("0,5", "diff")
+    ]
+    if not keys:
+        refused.remove(("1,4", "diff"))  # rows that went are not told
+        assert between("1,4", "diff") == [7]
+    for span, mode in refused:
+        with pytest.raises(InvalidError, match="replaced since: .*VERSION AS OF"):
+            between(span, mode)
+    assert between("2,5", "delta") == between("3,5", "diff") == [7, 8]

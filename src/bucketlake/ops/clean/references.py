@@ -117,6 +117,7 @@ class References:
             self._add_changes(store, snapshot.changelog_manifest_list, strict)
         except NotFoundError as error:
             now = _held(store, path)
+            self.seen.discard(_files_of("snapshot", snapshot))  # a tag, or a branch, of the same files is still to come
             if now is None:
                 return  # expired, or removed, meanwhile
             self.store.check_here()

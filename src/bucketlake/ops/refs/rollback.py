@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from bucketlake.errors import ConflictError, CorruptError, NotFoundError, StorageError
+from bucketlake.errors import ConflictError, CorruptError, InvalidError, NotFoundError, StorageError
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry, ManifestFile
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
 from bucketlake.ops.buckets.postpone import in_commit_order
@@ -45,6 +45,7 @@ from bucketlake.ops.table.publishing import by_catalog, write_hint
 from bucketlake.ops.table.remedies import snapshot_remedy
 from bucketlake.ops.table.store import Store
 from bucketlake.paths import POSTPONE_BUCKET
+from bucketlake.schema.schema import is_replaced
 
 ATTEMPTS = 100  # commits that a rollback chases
 GUARD, AS_LATEST = "rollback-guard-", "rollback-to-as-latest-"
@@ -99,11 +100,12 @@ def rollback(store: Store, target: Snapshot, tag: str | None = None) -> None:
     `tag`: the name that it was found by. Files of later snapshots may be damaged: only their names are looked at. That
     of the target is written anew where a tag has what it held.
 
-    Errors: those of `require_metadata`, before anything goes; ConflictError where writers commit faster than they can
+    Errors: those of `require_metadata`, before anything goes; InvalidError where REPLACE TABLE came after the target,
+    or its rows would be merged otherwise by now; ConflictError where writers commit faster than they can
     be taken back; StorageError. A rollback that died is finished by another one to the same snapshot.
     """
     require_metadata(store, target)
-    _refuse_other_merges(store, target)
+    _refuse_other_meaning(store, target)
     if by_catalog(store, "rollback", snapshot=target.id, tag=tag):
         return
     _write_anew(store, target)
@@ -135,7 +137,7 @@ def go_back_to_intact(store: Store, broken: int) -> bool:
     finds its base gone, takes it back and says so (`ops.commit.publish`). The hint is set first: readers that go by it
     alone find the target once the others are gone.
 
-    Errors: NotFoundError where nothing can be read, StorageError; done again, it goes on.
+    Errors: NotFoundError where nothing can be read, InvalidError as `rollback`, StorageError; done again, it goes on.
     """
     ids = store.snapshot_ids()
     if max(ids, default=0) != broken or not is_damaged(store.find_snapshot, broken):
@@ -146,6 +148,7 @@ def go_back_to_intact(store: Store, broken: int) -> bool:
     target = None if number is None else held.get(number) or store.find_snapshot(number)
     if target is None:
         raise NotFoundError("no snapshot can be read", table=store.paths.root, remedy="restore one from a copy")
+    _refuse_other_meaning(store, target)
     if by_catalog(store, "rollback", snapshot=target.id, tag=None):
         return True
     _write_anew(store, target)
@@ -177,10 +180,18 @@ def is_damaged(find: Callable[[int], Snapshot | None], number: int) -> bool:
     return False
 
 
-def _refuse_other_merges(store: Store, target: Snapshot) -> None:
-    """The schema stays the newest one, by which the target's rows must mean what they meant."""
+def _refuse_other_meaning(store: Store, target: Snapshot) -> None:
+    """The schema stays the newest one, by which the target's rows must mean what they meant. InvalidError."""
     newest = store.latest_schema()
     if target.schema_id != newest.id:
+        if is_replaced(store.schema_of(target.schema_id), newest) and any(True for _ in live_entries(store, target)):
+            raise InvalidError(
+                "the table was replaced since: under its columns of today the snapshot's rows would be nulls",
+                table=store.paths.root,
+                snapshot=target.id,
+                remedy="tag the snapshot, create a branch from the tag and fast-forward to it, which brings back the "
+                "definition of then with the rows; VERSION AS OF reads them",
+            )
         back = "SET these options as they were then, roll back, CALL sys.compact and SET them again"
         refuse_other_merges(store, target, (store.schema_of(target.schema_id), newest), back)
 
@@ -281,9 +292,9 @@ def rollback_as_latest(store: Store, target: Snapshot, tagged: bool = False) -> 
     """Publish a snapshot that holds what another one held; nothing is taken away. `tagged`: a tag of the caller's keeps
     the target's files; else one is made, and stays, because Paimon's expiry does not know of files that come back.
 
-    Errors: those of a commit; NotFoundError if the target is gone.
+    Errors: those of a commit; NotFoundError if the target is gone; InvalidError as `rollback`.
     """
-    _refuse_other_merges(store, target)
+    _refuse_other_meaning(store, target)
     name = f"{AS_LATEST}{target.id}-{store.env.clock.new_uuid()}"
     if not tagged:
         create_tag_of(store, name, target)

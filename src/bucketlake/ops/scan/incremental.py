@@ -33,6 +33,7 @@ from bucketlake.ops.scan.scan import (
 from bucketlake.ops.scan.select import Span, select_snapshot
 from bucketlake.ops.scan.splits import Section, append_groups, deletion_files, overlapping, pack, split_of
 from bucketlake.ops.table.entries import BucketKey, bucket_key
+from bucketlake.ops.table.known import of_one_before
 from bucketlake.ops.table.messages import BucketVectors, Split
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.schema.schema import BucketMode
@@ -45,7 +46,8 @@ def plan_read(store: Store, scan: Scan | None = None) -> Plan:
     """What a batch read opens: one snapshot's files, or what the options say came between two.
 
     Errors: as `select_snapshot` and `plan`; NotFoundError for a snapshot within the span that has expired; InvalidError
-    where a snapshot's delta takes files away, so that it does not tell what changed.
+    where a snapshot's delta takes files away, so that it does not tell what changed, or its rows are of the table that
+    REPLACE TABLE put this one in the place of.
     Spec: docs/spec/incremental.md
     """
     scan = scan or Scan()
@@ -59,6 +61,9 @@ def plan_read(store: Store, scan: Scan | None = None) -> Plan:
     if selection.span.before is not None:
         _require_same_buckets(store, selection.span)
         old, new = (_Side.of(store, s, wanted, pruner) for s in (selection.span.before, selection.snapshot))
+        _require_same_table(store, new.snapshot, new.entries)
+        if store.schema.primary_keys:  # else what went is no part of the answer
+            _require_same_table(store, old.snapshot, old.entries)
         return _diff(store, old, new, pruner)
     return _changes(store, selection.snapshot, selection.span, wanted, pruner)
 
@@ -70,6 +75,16 @@ def _require_same_buckets(store: Store, span: Span) -> None:
             "supported in incremental diff query.",
             table=store.paths.root,
             remedy="ask in SQL: paimon_incremental_query",
+        )
+
+
+def _require_same_table(store: Store, snapshot: Snapshot, entries: Sequence[ManifestEntry]) -> None:
+    if entries and of_one_before(store, snapshot):
+        raise InvalidError(
+            "the table was replaced since: rows of the snapshot have none of its columns",
+            table=store.paths.root,
+            snapshot=snapshot.id,
+            remedy="begin with a snapshot after REPLACE TABLE; VERSION AS OF reads those before, each by itself",
         )
 
 
@@ -105,6 +120,7 @@ def _told(store: Store, snapshot: Snapshot, mode: str, wanted: EntryFilter) -> l
             file=gone.file.file_name,
             remedy="use 'incremental-between-scan-mode' = 'diff'",
         )
+    _require_same_table(store, snapshot, found)
     return sorted(found, key=lambda entry: entry.file.min_sequence_number)
 
 

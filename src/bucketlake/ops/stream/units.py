@@ -22,12 +22,12 @@ from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.scan.splits import overlapping, split_of
 from bucketlake.ops.stream.untold import PRODUCER, left_untold, waiting_below
 from bucketlake.ops.table.entries import by_bucket
-from bucketlake.ops.table.known import is_newer
+from bucketlake.ops.table.known import of_one_before
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.predicate.tree import Predicate
-from bucketlake.schema.schema import BucketMode, is_replaced
+from bucketlake.schema.schema import BucketMode
 from bucketlake.values import dataclass
 
 FINEST = {"source.split.target-size": "1 b", "source.split.open-file-cost": "1 b"}
@@ -123,7 +123,7 @@ def _as_committed(store: Store, snapshot: Snapshot, follow: Follow) -> Follow:
 
 def _check_same_table(store: Store, snapshot: Snapshot) -> None:
     """Raise ConflictError where REPLACE TABLE came between a snapshot and the schema that it is read under."""
-    if is_newer(store, snapshot.schema_id) or not is_replaced(store.schema_of(snapshot.schema_id), store.schema):
+    if not of_one_before(store, snapshot):
         return
     raise ConflictError(
         "the table was replaced since the stream was here: the snapshot's rows are of the one before",

@@ -9,6 +9,7 @@ that these may have: of a column that another commit brought meanwhile all value
     check_known(store, snapshot) ConflictError there: for what has been told its columns already
     is_newer(store, schema_id)   whether a file is of a later schema; ConflictError where REPLACE TABLE came between
     check_columns(store, messages) the same of what was written: asked of every commit of messages
+    of_one_before(store, snapshot) whether REPLACE TABLE came after a snapshot: its rows have no column of the handle's
 
 Spec: docs/conflicts.md#columns-that-come-meanwhile
 """
@@ -129,6 +130,12 @@ def is_newer(store: Store, schema_id: int) -> bool:
             remedy="open the table again; a stream's query, start it again from a new read_stream",
         )
     return True
+
+
+def of_one_before(store: Store, snapshot: Snapshot) -> bool:
+    """Whether REPLACE TABLE came between a snapshot and the handle's schema: under that its rows would be nulls.
+    ConflictError where it came after the handle was opened."""
+    return not is_newer(store, snapshot.schema_id) and is_replaced(store.schema_of(snapshot.schema_id), store.schema)
 
 
 def knows(store: Store, snapshot: Snapshot | None) -> bool:
