@@ -65,7 +65,7 @@ from bucketlake.spark.read import reader
 from bucketlake.spark.types import MICROSECONDS, spark_batch, spark_schema
 from bucketlake.spark.write.keyed_ranges import in_ranges, is_large
 from bucketlake.spark.write.layout import Layout, layout_of
-from bucketlake.spark.write.local_ranges import of_splits, write_ranges
+from bucketlake.spark.write.local_ranges import Ranges, of_splits, piece_count, write_ranges
 from bucketlake.spark.write.ordered import (
     OrderedWrite,
     magnification,
@@ -165,11 +165,12 @@ def _in_ranges(
     wanted = min(max(count, tasks) * magnification(store), MOST_DRAWN)
     rows = sum(unit.row_count for unit in units)
     drawn = sample(spark, store, frame, layout, min(1.0, wanted / max(rows, 1)))
-    bounds = bounds_of(drawn.samples, count)
     template = WriteTask(new_commit_user(store))
     if runs_here(spark) and fields == layout_of(store, order).fields:
-        messages = write_ranges(spark, store, of_splits(spark, store, splits), layout, bounds, template)
+        bounds = bounds_of(drawn.samples, piece_count(store, count, drawn.weight / max(drawn.rows, 1) * rows))
+        messages = write_ranges(spark, store, of_splits(spark, store, splits), Ranges(layout, bounds, count), template)
     else:
+        bounds = bounds_of(drawn.samples, count)
         messages = written(store, ranged(frame, layout, bounds), _CarriedWrite(store, template, fields))
     try:
         return _gathered(store, units, messages)

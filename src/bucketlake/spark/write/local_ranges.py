@@ -4,15 +4,16 @@ takes it.
     of_splits(…), of_shares(…), of_frame(…) -> Rows             what there is to sort
     write_ranges(spark, store, rows, layout, bounds, …) -> messages, in the order of the ranges
 
-Every task sorts what it reads, a write buffer at a time, cuts that at the bounds and puts it aside; then the task of a
-range merges what all have put aside of it, and writes. Rows go through no shuffle and no sort of Spark's, which cost
-several times as much.
+Every task sorts what it reads, a buffer at a time, cuts that at the bounds and puts it aside; then the task of a range
+sorts what all have put aside of it, piece by piece, and writes. Rows go through no shuffle and no sort of Spark's,
+which cost several times as much.
 
 Spec: docs/spec/clustering.md#on-one-machine
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -52,6 +53,10 @@ from bucketlake.spark.write.narrow import narrowed, unmeasured_batches, widened
 from bucketlake.spark.write.parquet_rows import Share
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
+
+_SORTED = (
+    128 << 20
+)  # bytes that are sorted together and put aside: memory that is used again, where more is new each time
 
 
 @dataclass(frozen=True)
@@ -124,8 +129,8 @@ class Cutting:
         yield from asides_of(spill, sizes)
 
     def _buffers(self, store: Store, batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-        """The rows, as many at a time as a write buffer holds."""
-        budget = min(int(store.options.get("write-buffer-size")), MOST_SORTED)
+        """The rows, as many at a time as are sorted together."""
+        budget = min(int(store.options.get("write-buffer-size")), _SORTED)
         waiting: list[pa.RecordBatch] = []
         size = 0
         for piece in (piece for batch in batches for piece in pieces(batch, budget)):
@@ -169,15 +174,16 @@ class Gathering:
         task = replace(self.template, task=context.partitionId() if context is not None else 0)
         store = roomy(self.store)
         try:
-            for asides in unpickled(batches):
-                yield write_batches(store, self._rows(store, asides), task)
+            for pieces_of_range in unpickled(batches):
+                rows = (batch for asides in pieces_of_range for batch in self._rows(store, asides))
+                yield write_batches(store, rows, task)
         except BucketlakeError as error:
             if not is_answer(error):
                 raise
             yield error
 
     def _rows(self, store: Store, asides: Sequence[Aside]) -> Iterator[pa.RecordBatch]:
-        """The rows of a range in order: sorted at once where they fit into a write buffer, else run by run."""
+        """The rows of a piece in order: sorted at once where they fit into a write buffer, else run by run."""
         runs = [aside.rows() for aside in asides]
         budget = min(int(store.options.get("write-buffer-size")), MOST_SORTED)
         if len(runs) > 1 and sum(aside.size for aside in asides) <= budget:
@@ -185,13 +191,31 @@ class Gathering:
         return merged_runs(runs, self.layout.ranks) if len(runs) > 1 else chain.from_iterable(runs)
 
 
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """Where rows go: a task has each of `count` ranges, which are cut into pieces at the `bounds`."""
+
+    layout: Layout
+    bounds: Bounds
+    count: int
+
+
+def piece_count(store: Store, ranges: int, size: float) -> int:
+    """How many pieces ranges of `size` bytes in memory together are cut into, each of which a task sorts at once: to
+    merge many runs costs much more."""
+    budget = min(int(roomy(store).options.get("write-buffer-size")), MOST_SORTED) // 2
+    return ranges * max(1, math.ceil(size / (ranges * max(budget, 1))))
+
+
 def write_ranges(
-    spark: SparkSession, store: Store, rows: Rows, layout: Layout, bounds: Bounds, template: WriteTask
+    spark: SparkSession, store: Store, rows: Rows, ranges: Ranges, template: WriteTask
 ) -> list[CommitMessage]:
     """Write rows range by range; the messages of the files in their order. The session runs on this machine. Errors as
     reading and writing files; then no file remains but those of killed tasks."""
     with scratch(spark) as folder:
-        results = rows.run(Cutting(store, rows.read, layout, bounds, folder))
+        results = rows.run(Cutting(store, rows.read, ranges.layout, ranges.bounds, folder))
         messages_of(store, results)  # raises the error of a task
-        filled = [found for found in gathered(results, bounds.ranges) if found]
-        return messages_of(store, run_values(spark, filled, Gathering(store, template, layout)))
+        filled = [found for found in gathered(results, ranges.bounds.ranges) if found]
+        each = math.ceil(len(filled) / max(ranges.count, 1)) or 1
+        taken_by = [filled[at : at + each] for at in range(0, len(filled), each)]
+        return messages_of(store, run_values(spark, taken_by, Gathering(store, template, ranges.layout)))

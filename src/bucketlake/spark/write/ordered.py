@@ -32,7 +32,7 @@ from bucketlake.spark.cluster import ensure_package, is_answer, messages_of, par
 from bucketlake.spark.types import quoted
 from bucketlake.spark.write.counting import evaluated_once
 from bucketlake.spark.write.layout import Layout, layout_of
-from bucketlake.spark.write.local_ranges import of_frame, of_shares, write_ranges
+from bucketlake.spark.write.local_ranges import Ranges, of_frame, of_shares, piece_count, write_ranges
 from bucketlake.spark.write.narrow import narrowed, unmeasured_batches, widened
 from bucketlake.spark.write.parquet_rows import shares_of
 from bucketlake.spark.write.placement import GIVEN, Given
@@ -233,11 +233,12 @@ def write_in_order(
         drawn = sample(spark, store, rows, layout)
         target = store.options.get("target-file-size") or TARGET_APPEND
         count = range_count(int(drawn.weight), target, parallelism(spark), MOST_OF_ROWS)
-        bounds = bounds_of(drawn.samples, count)
-        if bounds.ranges > 1 and runs_here(spark):
+        here = count > 1 and runs_here(spark)
+        bounds = bounds_of(drawn.samples, piece_count(store, count, drawn.weight) if here else count)
+        if here and bounds.ranges > 1:
             shares = None if given.source is None else shares_of(spark, store, given.source, parallelism(spark))
             known = of_frame(store, rows) if shares is None else of_shares(spark, shares)
-            messages = write_ranges(spark, store, known, layout, bounds, template)
+            messages = write_ranges(spark, store, known, Ranges(layout, bounds, count), template)
         else:
             messages = written(store, ranged(rows, layout, bounds), OrderedWrite(store, template))
     return in_sequence(messages)
