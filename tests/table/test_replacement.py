@@ -14,7 +14,7 @@ from tests.sim.storage import KILL_BEFORE, FaultStorage, Killed, MapStorage, fau
 
 from bucketlake.catalog import Catalog
 from bucketlake.env.env import Env
-from bucketlake.errors import ConflictError, InvalidError, UnsupportedError
+from bucketlake.errors import BucketlakeError, ConflictError, InvalidError, UnsupportedError
 from bucketlake.format.metadata.snapshot import CommitKind
 from bucketlake.ops.commit.replacement import Replacement, draft_replacement
 from bucketlake.ops.table.store import clear_cache
@@ -145,6 +145,34 @@ def test_an_alteration_meanwhile_is_a_conflict(catalog: Catalog) -> None:
     with pytest.raises(ConflictError, match="altered"):
         replacement.switch()
     assert [row["id"] for row in content(catalog)] == [1, 2]
+
+
+def test_what_is_dropped_meanwhile_does_not_come_back(catalog: Catalog, storage: MapStorage) -> None:
+    """At whatever call of the storage it goes."""
+    there, ends = dict(storage.files), 0
+    for at in range(200):
+        storage.files = dict(there)
+        clear_cache()
+
+        def drop(k: int, operation: str, path: str, at: int = at) -> None:
+            if k == at:
+                catalog_of(storage).drop_table("t")
+
+        replacement = drafted(catalog, OLD, bucket="-1")
+        store = replacement.old
+        dying = replace(store.env, storage=FaultStorage(storage, drop))
+        replacement = replace(replacement, old=replace(store, env=dying), new=replace(replacement.new, env=dying))
+        try:
+            replacement.switch()
+        except BucketlakeError:
+            ends += 1
+        else:
+            if catalog_of(storage).table_exists("t"):
+                break  # all calls were before
+        clear_cache()
+        assert not catalog_of(storage).table_exists("t"), at
+    assert ends > 5
+    assert content(catalog) == []
 
 
 def test_a_writer_of_the_old_definition_loses(catalog: Catalog, storage: MapStorage) -> None:

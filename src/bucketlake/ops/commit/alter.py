@@ -64,7 +64,7 @@ class Alter:
                     table=self.name,
                     schema=following.id,
                 ):
-                    self._stay_in_table(base, following)
+                    stay_in_table(replace(self.store, schema=base), following, self.name)
                     self._check_meanwhile(base, changes, following, snapshot)
                 return
         raise ConflictError("the schema keeps changing", table=self.name, remedy="try again")
@@ -90,26 +90,6 @@ class Alter:
                 table=self.name,
                 remedy="CALL sys.compact on the table first",
             )
-
-    def _stay_in_table(self, base: TableSchema, following: TableSchema) -> None:
-        """A table that was dropped or renamed meanwhile is not brought back, and one of its name that was made anew
-        keeps its columns: the schema is taken away."""
-        try:
-            replace(self.store, schema=base).check_same()
-        except (NotFoundError, ConflictError) as error:
-            storage, path = self.store.env.storage, self.store.paths.schema(following.id)
-            with suppress(NotFoundError):
-                if storage.read(path) == following.encode():
-                    storage.delete(path)
-            for folder in (self.store.paths.schema_dir, self.store.paths.root):
-                storage.delete_empty(folder)
-            raise ConflictError(
-                "the table was dropped, renamed or made anew while its schema was changed",
-                table=self.name,
-                path=self.store.paths.root,
-                remedy="look where it is, and for a schema with this change; else try again",
-                schema=following.id,
-            ) from error
 
     def _check_meanwhile(
         self, base: TableSchema, changes: Sequence[SchemaChange], following: TableSchema, seen: Snapshot | None
@@ -137,3 +117,24 @@ class Alter:
                 if undone
                 else f"take back what schema {following.id} changed",
             ) from error
+
+
+def stay_in_table(store: Store, following: TableSchema, name: str) -> None:
+    """Take away a schema that was just published behind a store's own where the table was dropped or renamed meanwhile,
+    which is not brought back, or another of its name was made anew, which keeps its columns: ConflictError then."""
+    try:
+        store.check_same()
+    except (NotFoundError, ConflictError) as error:
+        storage, path = store.env.storage, store.paths.schema(following.id)
+        with suppress(NotFoundError):
+            if storage.read(path) == following.encode():
+                storage.delete(path)
+        for folder in (store.paths.schema_dir, store.paths.root):
+            storage.delete_empty(folder)
+        raise ConflictError(
+            "the table was dropped, renamed or made anew while its schema was changed",
+            table=name,
+            path=store.paths.root,
+            remedy="look where it is, and for a schema with this change; else try again",
+            schema=following.id,
+        ) from error

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from bucketlake.env.keeper import refuse_managed
 from bucketlake.errors import ConflictError, UnsupportedError
+from bucketlake.ops.commit.alter import stay_in_table
 from bucketlake.ops.commit.commit import Check, Commit
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.publishing import publish_schema
@@ -48,9 +49,9 @@ class Replacement:
     def switch(self, check: Check | None = None) -> None:
         """Remove the old rows and publish the new schema: the table is empty then, and older snapshots stay.
 
-        Errors: ConflictError where the table was altered since it was drafted; those of `check`, which is asked before
-        the old rows go, and of `Commit.truncate`. Until the
-        old rows went, nothing has changed; a process that dies between both steps leaves an empty table.
+        Errors: ConflictError where the table was altered, dropped or renamed since it was drafted; those of `check`,
+        which is asked before the old rows go, and of `Commit.truncate`. Until the old rows went, nothing has changed; a
+        process that dies between both steps leaves an empty table.
         """
         new = self.new
         if self.old.latest_schema().id != self.old.schema.id:
@@ -59,6 +60,7 @@ class Replacement:
             self._truncate(self.old, check)
         if not publish_schema(new, new.schema):
             raise self._altered()
+        stay_in_table(self.old, new.schema, self.name)
 
     def finish(self) -> None:
         """Remove what another writer committed between the two steps of `switch`."""
