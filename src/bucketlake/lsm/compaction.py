@@ -241,7 +241,8 @@ def pick(
     Requires: `levels` holds every live file of one bucket, `Levels.of(files, key_range, rule.num_levels)`.
     `full`: everything into the top level; a bucket that has only the top level gives just the files that need it: those
     with rows that `expired`, those with a deletion vector (names in `marked`), all with `rewrites_all`.
-    Ensures: picked runs are adjacent and begin with the newest; None rather than a pick that changes nothing.
+    Ensures: picked runs are adjacent and begin with the newest, `sinks` is the one behind them; None rather than a pick
+    that changes nothing.
     Spec: docs/spec/compaction.md#picking
     """
     runs = _runs_of(levels)
@@ -261,7 +262,7 @@ def _runs_of(levels: Levels) -> list[Run]:
     """The sorted runs of a bucket, newest first. What the tasks of one commit wrote side by side, numbered alike and
     without a key in common, is one run, as if one task had written it."""
     count = len(levels.level0)
-    runs, ranges = levels.sorted_runs(), [levels.key_range(file) for file in levels.level0]
+    runs = levels.sorted_runs()
     found: list[Run] = []
     at = 0
     while at < count:
@@ -269,11 +270,12 @@ def _runs_of(levels: Levels) -> list[Run]:
         while end < count and levels.level0[end].max_sequence_number >= least:
             least = min(least, levels.level0[end].min_sequence_number)
             end += 1
-        order = sorted(range(at, end), key=ranges.__getitem__)
-        if any(ranges[two][0] <= ranges[one][1] for one, two in pairwise(order)):
+        beside = levels.level0[at:end]
+        ranged = sorted((*levels.key_range(file), file.file_name, file) for file in beside) if len(beside) > 1 else []
+        if not ranged or any(two[0] <= one[1] for one, two in pairwise(ranged)):
             found += runs[at:end]
         else:
-            found.append((0, SortedRun(tuple(levels.level0[number] for number in order))))
+            found.append((0, SortedRun(tuple(item[3] for item in ranged))))
         at = end
     return found + runs[count:]
 

@@ -1,7 +1,7 @@
 """Rows that tasks of one machine put aside on its disk for each other: a shuffle of Arrow batches, without Spark's.
 
     scratch(spark)                     the folder that they share, while a write lasts
-    Aside, asides_of(spill, sizes)     what a task put aside for another, by the other's number
+    put_aside(store, folder, flushes)  a task's part: an Aside for each of the others, by their numbers
     gathered(results, count)           what each of the others is to take, in the order of those that put it aside
 
 Spec: docs/spec/writing.md#on-one-machine
@@ -9,17 +9,24 @@ Spec: docs/spec/writing.md#on-one-machine
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from os.path import isdir
 
 from pyspark.sql import SparkSession
 
 from bucketlake.env.env import new_scratch_folder
 from bucketlake.env.local import LocalStorage
+from bucketlake.errors import BucketlakeError, StorageError
 from bucketlake.lazy import pa
 from bucketlake.ops.rows.spill import Spill, read_batches
+from bucketlake.ops.table.store import Store
+from bucketlake.spark.cluster import is_answer
 from bucketlake.values import dataclass
+
+# Batches by the number of the task that takes them, and bytes in memory by the same numbers.
+Flush = tuple[Iterable[tuple[int, Iterable["pa.RecordBatch"]]], Mapping[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +51,26 @@ def scratch(spark: SparkSession) -> Iterator[str]:
     try:
         yield folder
     finally:
-        LocalStorage().delete_tree(folder)
+        with suppress(OSError, StorageError):  # tasks that were interrupted may still write into it
+            LocalStorage().delete_tree(folder)
 
 
-def asides_of(spill: Spill, sizes: Sequence[Mapping[int, int]]) -> Iterator[Aside]:
-    """All that a spill holds. `sizes`: bytes in memory of each flush, by number."""
-    for (path, groups), found in zip(spill.places(), sizes, strict=True):
-        for number, batches in groups.items():
-            yield Aside(number, path, tuple(batches), found[number])
+def put_aside(store: Store, folder: str, flushes: Iterable[Flush]) -> Iterator[Aside | BucketlakeError]:
+    """A task's part: puts all flushes into the folder and tells what lies there, or the error in their rows."""
+    spill = replace(Spill.of(store.options), within=folder)
+    sizes: list[Mapping[int, int]] = []
+    try:
+        for groups, size in flushes:
+            spill.write(groups)
+            sizes.append(size)
+    except BucketlakeError as error:
+        if not is_answer(error):
+            raise
+        yield error
+        return
+    for (path, places), size in zip(spill.places(), sizes, strict=True):
+        for number, batches in places.items():
+            yield Aside(number, path, tuple(batches), size[number])
 
 
 def gathered(results: Iterable[object], count: int) -> list[list[Aside]]:

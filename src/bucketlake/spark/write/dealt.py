@@ -10,7 +10,7 @@ Spec: docs/spec/writing.md#on-one-machine
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -22,10 +22,9 @@ from pyspark.sql import SparkSession
 from bucketlake.errors import BucketlakeError
 from bucketlake.format.row.binary_row import encode_rows
 from bucketlake.format.row.hashing import assign_buckets, hash_rows
-from bucketlake.ops.rows.spill import Spill
 from bucketlake.ops.table.store import Store
-from bucketlake.spark.cluster import Action, is_answer, messages_of, run_values, unpickled
-from bucketlake.spark.write.aside import Aside, asides_of, gathered, scratch
+from bucketlake.spark.cluster import Action, messages_of, run_values, unpickled
+from bucketlake.spark.write.aside import Aside, Flush, gathered, put_aside, scratch
 from bucketlake.spark.write.parquet_rows import Share
 from bucketlake.types.model import DataField, canonical_batch
 from bucketlake.values import dataclass
@@ -78,32 +77,20 @@ class _Dealing:
     folder: str
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Aside | BucketlakeError]:
-        spill = replace(Spill.of(self.store.options), within=self.folder)
-        sizes: list[dict[int, int]] = []
+        return put_aside(self.store, self.folder, self._flushes(batches))
+
+    def _flushes(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Flush]:
         waiting: dict[int, list[pa.RecordBatch]] = {}
         size = 0
-
-        def put() -> None:
-            sizes.append({number: sum(rows.nbytes for rows in found) for number, found in waiting.items()})
-            spill.write(waiting.items())
-            waiting.clear()
-
-        try:
-            for rows in (rows for share in unpickled(batches) for rows in share.batches()):
-                for number, own in self._own(rows):
-                    waiting.setdefault(number, []).append(own)
-                size += rows.nbytes
-                if size > _WAITING:
-                    put()
-                    size = 0
-            if waiting:
-                put()
-        except BucketlakeError as error:
-            if not is_answer(error):
-                raise
-            yield error
-            return
-        yield from asides_of(spill, sizes)
+        for rows in (rows for share in unpickled(batches) for rows in share.batches()):
+            for number, own in self._own(rows):
+                waiting.setdefault(number, []).append(own)
+            size += rows.nbytes
+            if size > _WAITING:
+                yield _flush(waiting)
+                waiting, size = {}, 0
+        if waiting:
+            yield _flush(waiting)
 
     def _own(self, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The rows of each owner, in their order."""
@@ -115,6 +102,10 @@ class _Dealing:
             numbers.tolist(), starts.tolist(), [*starts[1:].tolist(), len(order)], strict=True
         ):
             yield number, rows.slice(start, end - start)
+
+
+def _flush(waiting: Mapping[int, list[pa.RecordBatch]]) -> Flush:
+    return waiting.items(), {number: sum(rows.nbytes for rows in found) for number, found in waiting.items()}
 
 
 @dataclass(frozen=True)

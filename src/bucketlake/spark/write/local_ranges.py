@@ -2,7 +2,7 @@
 takes it.
 
     of_splits(…), of_shares(…), of_frame(…) -> Rows             what there is to sort
-    write_ranges(spark, store, rows, layout, bounds, …) -> messages, in the order of the ranges
+    write_ranges(spark, store, rows, ranges, template) -> messages, in the order of the ranges
 
 Every task sorts what it reads, a buffer at a time, cuts that at the bounds and puts it aside; then the task of a range
 sorts what all have put aside of it, piece by piece, and writes. Rows go through no shuffle and no sort of Spark's,
@@ -30,7 +30,7 @@ from bucketlake.ops.cluster.order import ranks_of
 from bucketlake.ops.cluster.ranges import Bounds
 from bucketlake.ops.cluster.rows import MOST_SORTED, merged_runs, sorted_run, taken
 from bucketlake.ops.rows.read import read_split
-from bucketlake.ops.rows.spill import Spill, pieces
+from bucketlake.ops.rows.spill import pieces
 from bucketlake.ops.scan.scan import row_width
 from bucketlake.ops.table.memory import joined
 from bucketlake.ops.table.messages import CommitMessage, Split, WriteTask
@@ -47,16 +47,14 @@ from bucketlake.spark.cluster import (
     run_values,
     unpickled,
 )
-from bucketlake.spark.write.aside import Aside, asides_of, gathered, scratch
+from bucketlake.spark.write.aside import Aside, Flush, gathered, put_aside, scratch
 from bucketlake.spark.write.layout import Layout
 from bucketlake.spark.write.narrow import narrowed, unmeasured_batches, widened
 from bucketlake.spark.write.parquet_rows import Share
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
-_SORTED = (
-    128 << 20
-)  # bytes that are sorted together and put aside: memory that is used again, where more is new each time
+_SORTED = 128 << 20  # bytes that are sorted together: memory that is used again, where more is new each time
 
 
 @dataclass(frozen=True)
@@ -114,19 +112,7 @@ class Cutting:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Aside | BucketlakeError]:
         """What lies aside, or the error in the rows."""
         store = roomy(self.store)
-        spill = replace(Spill.of(store.options), within=self.folder)
-        sizes: list[dict[int, int]] = []
-        try:
-            for parts in self._buffers(store, self.read(batches)):
-                found: dict[int, int] = {}
-                spill.write(self._cut(parts, found))
-                sizes.append(found)
-        except BucketlakeError as error:
-            if not is_answer(error):
-                raise
-            yield error
-            return
-        yield from asides_of(spill, sizes)
+        yield from put_aside(store, self.folder, map(self._cut, self._buffers(store, self.read(batches))))
 
     def _buffers(self, store: Store, batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
         """The rows, as many at a time as are sorted together."""
@@ -142,22 +128,17 @@ class Cutting:
         if waiting:
             yield waiting
 
-    def _cut(
-        self, parts: list[pa.RecordBatch], sizes: dict[int, int]
-    ) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
-        """The rows of parts, which leave their list, sorted within their ranges, and how many bytes each range has."""
+    def _cut(self, parts: list[pa.RecordBatch]) -> Flush:
+        """The rows of parts, which leave their list, sorted within their ranges."""
         rows = joined(parts)
         keys = self.layout.keys_of(rows)
         ranges = self.bounds.place(keys)
         order = np.lexsort((ranks_of(keys), ranges))
-        counts = np.bincount(ranges, minlength=self.bounds.ranges)
+        numbers, starts, counts = np.unique(ranges[order], return_index=True, return_counts=True)
         width = rows.nbytes / max(rows.num_rows, 1)
-        end = 0
-        for number, count in enumerate(counts.tolist()):
-            if count:
-                sizes[number] = int(count * width)
-                yield number, taken(rows, order[end : end + count])
-            end += count
+        cuts = list(zip(numbers.tolist(), starts.tolist(), counts.tolist(), strict=True))
+        groups = ((number, taken(rows, order[start : start + count])) for number, start, count in cuts)
+        return groups, {number: int(count * width) for number, _, count in cuts}
 
 
 @dataclass(frozen=True)

@@ -200,15 +200,18 @@ def _is_scan(spark: SparkSession, frame: DataFrame, paths: Sequence[str]) -> boo
 def _are_all(folders: Sequence[str], paths: Set[str]) -> bool:
     """Whether the folders hold these files and nothing else that Spark would read or look through."""
     left = len(paths)
-    for folder in folders:
-        with scandir(folder) as entries:
-            for entry in entries:
-                hidden = entry.name.startswith((".", "_")) and "=" not in entry.name
-                if hidden and not entry.name.endswith("_metadata"):
-                    continue
-                if entry.path not in paths:
-                    return False
-                left -= 1
+    try:
+        for folder in folders:
+            with scandir(folder) as entries:
+                for entry in entries:
+                    hidden = entry.name.startswith((".", "_")) and "=" not in entry.name
+                    if hidden and not entry.name.endswith("_metadata"):
+                        continue
+                    if entry.path not in paths:
+                        return False
+                    left -= 1
+    except OSError:
+        return False
     return left == 0
 
 
