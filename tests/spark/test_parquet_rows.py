@@ -18,6 +18,7 @@ from tests.profile import later
 from bucketlake.errors import BucketlakeError, CorruptError, InvalidError
 from bucketlake.spark.session import Lake
 from bucketlake.spark.write import tasks
+from bucketlake.spark.write.parquet_rows import few_rows
 
 pytestmark = pytest.mark.spark
 
@@ -389,3 +390,48 @@ def test_settings_under_which_spark_leaves_files_out(classic: Lake, looked: list
         classic.spark.conf.unset("spark.sql.files.ignoreMissingFiles")
     assert looked == [0]
     assert classic.read_table("db.t").count() == 30_000
+
+
+def test_few_rows_are_read_by_the_driver_as_spark_brings_them(classic: Lake, files: str, tmp_path: Path) -> None:
+    frame = classic.spark.read.parquet(files)
+    found = few_rows(classic.spark, frame, 2 * ROWS, 1 << 30)
+    assert found is not None
+    assert found.schema.equals(frame.toArrow().schema)
+    assert _same(classic.spark.createDataFrame(found, frame.schema), frame)
+    assert few_rows(classic.spark, frame, 2 * ROWS - 1, 1 << 30) is None
+    for how in UNPROVED.values():
+        assert few_rows(classic.spark, how(frame), 1 << 20, 1 << 30) is None
+    pq.write_table(pa.table({"text": ["x" * 100_000] * 5_000}), tmp_path / "repeated.parquet")  # once in a dictionary
+    assert few_rows(classic.spark, classic.spark.read.parquet(str(tmp_path)), ROWS, 32 << 20) is None
+
+
+@pytest.mark.parametrize("kind", later(["append", "fixed", "vectors"], 1))
+def test_a_merge_of_files_is_one_of_the_rows_in_them(classic: Lake, files: str, kind: str) -> None:
+    whole = classic.spark.read.parquet(files)
+    whole.where("k % 3 = 0").createOrReplaceTempView("old")
+    whole.createOrReplaceTempView("given")
+    for name, source in (("t", "given"), ("u", "(SELECT * FROM given WHERE true)")):
+        classic.sql(f"CREATE TABLE db.{name} ({DDL}) TBLPROPERTIES ({KINDS[kind]})")
+        classic.sql(f"INSERT INTO db.{name} SELECT * FROM old")
+        classic.sql(
+            f"MERGE INTO db.{name} t USING {source} s ON t.k = s.k "
+            "WHEN MATCHED AND s.flag THEN DELETE WHEN MATCHED THEN UPDATE SET text = concat(s.text, t.text), d = s.f "
+            "WHEN NOT MATCHED AND s.i8 > 0 THEN INSERT *"
+        )
+    assert classic.read_table("db.t").count() > ROWS // 2
+    assert _same(classic.read_table("db.t"), classic.read_table("db.u"))
+
+
+def test_a_merge_of_a_damaged_file_names_it(classic: Lake, tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"k": np.arange(1_000), "n": np.arange(1_000)}), path, write_page_checksum=True)
+    frame = classic.spark.read.parquet(str(path))
+    data = bytearray(path.read_bytes())
+    data[2_000] ^= 1
+    path.write_bytes(data)
+    frame.createOrReplaceTempView("given")
+    classic.sql("CREATE TABLE db.t (k BIGINT, n BIGINT)")
+    classic.sql("INSERT INTO db.t VALUES (1, 1)")
+    with pytest.raises(CorruptError, match=r"rows\.parquet"):
+        classic.sql("MERGE INTO db.t t USING given s ON t.k = s.k WHEN MATCHED THEN UPDATE SET n = s.n")
+    assert classic.read_table("db.t").collect() == [(1, 1)]

@@ -21,6 +21,7 @@ from bucketlake.lazy import pc
 from bucketlake.spark import actions
 from bucketlake.spark.types import as_nullable, char_columns, char_mark, collected, field_types, framed, quoted
 from bucketlake.spark.write.kept import decided, decided_later
+from bucketlake.spark.write.parquet_rows import few_rows
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
@@ -130,9 +131,13 @@ def hold(
     names = frame.columns
     plain = frame.toDF(*_places(names)) if _repeat(names) else frame
     schema = as_nullable(plain.schema)
+    fits = _fits(schema)
     if not small:
+        data = few_rows(spark, plain, FEW_ROWS, FEW_BYTES) if fits else None
+        if data is not None:
+            return _local(spark, data, names, schema, numbered)
         plain = decided_later(_numbered(plain) if numbered else plain)
-    if _fits(schema):
+    if fits:
         known = most is not None and most <= FEW_ROWS  # a limit brings all rows to one task first
         head = _head(plain if known else plain.limit(FEW_ROWS + 1))
         if head is not None and head.num_rows <= FEW_ROWS and head.nbytes <= FEW_BYTES:

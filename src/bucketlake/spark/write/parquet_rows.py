@@ -27,14 +27,15 @@ from bucketlake.errors import BucketlakeError, CorruptError
 from bucketlake.ops.table.store import Store
 from bucketlake.spark import instants
 from bucketlake.spark.cluster import Action, runs_here, unpickled
-from bucketlake.spark.types import quoted, spark_type
+from bucketlake.spark.types import arrow_layout, field_types, quoted, spark_batch, spark_type
 from bucketlake.types.model import MAX_LENGTH, DataField, Root, arrow_type
 from bucketlake.values import dataclass
 
 MOST_FILES = 1_000  # whose footers the driver reads
 _MOST_ROOTS = 32  # more are listed by a job of Spark's
 _PATTERN = re.compile(r"[][*?{}\\]")  # what Spark takes for one in a path
-_BATCH_ROWS = 1 << 16
+_BATCH_ROWS = 1 << 14
+_FEW_ROWS = 1 << 10  # of a batch in the driver, where a value that a dictionary repeats may be large
 _BATCH_BYTES = 4 << 20
 _CHUNK = 1 << 20  # of a column of a row group that is read at once
 _PLAIN = {
@@ -76,6 +77,17 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
+class _Group:
+    """A row group: its file, of `length` bytes, its number there, its rows and their bytes as encoded."""
+
+    path: str
+    length: int
+    number: int
+    rows: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class Share:
     """What one task reads; picklable. `columns`: those of the files, and `fields`: the table's that they become."""
 
@@ -83,12 +95,13 @@ class Share:
     columns: tuple[str, ...]
     fields: tuple[DataField, ...]
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, under the table's names; CorruptError for a file that cannot be read, or is another by now."""
+    def batches(self, rows: int = _BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """The rows, at most `rows` at once, under the table's names; CorruptError for a file that cannot be read, or is
+        another by now."""
         layout = pa.schema([(field.name, arrow_type(field.type)) for field in self.fields])
         for piece in self.pieces:
             try:
-                for batch in _read(piece, self.columns, self.fields):
+                for batch in _read(piece, self.columns, self.fields, rows):
                     columns = [column.cast(kind) for column, kind in zip(batch.columns, layout.types, strict=True)]
                     yield pa.RecordBatch.from_arrays(columns, schema=layout)
             except _UNREADABLE as error:
@@ -117,45 +130,87 @@ def shares_of(spark: SparkSession, store: Store, source: Source, tasks: int) -> 
         return None
     if any(field.type.root is Root.TIMESTAMP for field in fields) and instants.rules(spark, store.options).instants:
         return None
-    sizes = _lengths(source.frame)
-    if sizes is None or not _is_scan(spark, source.frame, list(sizes)):
+    groups = _groups(spark, source.frame, fields)
+    if groups is None:
         return None
-    rebased = any(field.type.root in _TIMES for field in fields)
+    columns = tuple(source.frame.columns)
+    return [Share(pieces, columns, fields) for pieces in _dealt(groups, tasks)]
+
+
+def few_rows(spark: SparkSession, frame: DataFrame, rows: int, size: int) -> pa.Table | None:
+    """All rows, as Spark would bring them to the driver, which reads the files itself; None where there are more, or
+    more bytes, or it is not proved that the files alone say what they are.
+
+    Errors: CorruptError for a file that cannot be read.
+    """
+    if not runs_here(spark):
+        return None
+    fields = field_types(frame.schema)
+    if not _are_plain(frame, fields):
+        return None
+    groups = _groups(spark, frame, fields, size)
+    if groups is None or sum(group.rows for group in groups) > rows:
+        return None
+    found, left = [], size
+    for pieces in _dealt(groups, 1):
+        for batch in Share(pieces, tuple(frame.columns), tuple(fields)).batches(_FEW_ROWS):
+            left -= batch.nbytes
+            if left < 0:
+                return None
+            found.append(spark_batch(batch, fields))
+    return pa.Table.from_batches(found, schema=arrow_layout(fields)).combine_chunks()
+
+
+def _groups(
+    spark: SparkSession, frame: DataFrame, fields: Sequence[DataField], most: int | None = None
+) -> list[_Group] | None:
+    """The row groups of the files that the frame's rows are, whose columns become these fields; None where that is not
+    proved, or files have more bytes than `most`."""
+    sizes = _lengths(frame)
+    if sizes is None or (most is not None and sum(sizes.values()) > most):
+        return None
     if any(spark.conf.get(key, None) is not None for key in _ENCRYPTION):
         return None
+    rebased = any(field.type.root in _TIMES for field in fields)
     settings = {**_SETTINGS, _REBASE: "CORRECTED"} if rebased else _SETTINGS
     if any(str(spark.conf.get(key)).upper() != value.upper() for key, value in settings.items()):
         return None
-    columns = tuple(source.frame.columns)
-    groups: list[tuple[str, int, int, int]] = []
+    if not _is_scan(spark, frame, list(sizes)):
+        return None
+    groups: list[_Group] = []
     for path, length in sizes.items():
         try:
             with pq.ParquetFile(path) as file:
-                if not _fits(file, columns, fields) or not _footer_is_sound(path, length):
+                if not _fits(file, frame.columns, fields) or not _footer_is_sound(path, length):
                     return None
-                found = file.metadata
-                sized = [max(found.row_group(number).total_byte_size, 0) for number in range(found.num_row_groups)]
+                found = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
         except (*_UNREADABLE, BucketlakeError):
             return None  # Spark says what is wrong with it
-        groups += [(path, length, number, size) for number, size in enumerate(sized)]
-    return [Share(pieces, columns, fields) for pieces in _dealt(groups, tasks)]
+        told = [(group.num_rows, max(group.total_byte_size, 0)) for group in found]
+        groups += [_Group(path, length, number, *sizes) for number, sizes in enumerate(told)]
+    return groups
 
 
 def _targets(store: Store, source: Source) -> tuple[DataField, ...] | None:
     """The table's column of each of the frame's, where all of both are there and no value changes on its way."""
     by_name = {field.name: field for field in store.schema.fields}
-    given = source.frame.schema.fields
     found = tuple(by_name[name] for name in source.columns if name in by_name)
-    if not len(given) == len(found) == len(by_name) == len(set(source.columns)):
+    if not len(source.frame.columns) == len(found) == len(by_name) == len(set(source.columns)):
         return None
+    return found if _are_plain(source.frame, found) else None
+
+
+def _are_plain(frame: DataFrame, fields: Sequence[DataField]) -> bool:
+    """Whether the frame's columns are found by their names in files, and these fields take all of their values as they
+    are."""
+    given = frame.schema.fields
     if len({item.name.lower() for item in given}) < len(given) or any("." in item.name for item in given):
-        return None  # a name with a point is a path to Arrow
+        return False  # a name with a point is a path to Arrow
     if any(set(item.metadata or ()) - {"comment"} for item in given):
-        return None  # Spark pads CHAR as it reads, and fills in defaults
-    same = (
-        _is_plain(field) and item.dataType == spark_type(field.type) for item, field in zip(given, found, strict=True)
+        return False  # Spark pads CHAR as it reads, and fills in defaults
+    return all(
+        _is_plain(field) and item.dataType == spark_type(field.type) for item, field in zip(given, fields, strict=True)
     )
-    return found if all(same) else None
 
 
 def _is_plain(field: DataField) -> bool:
@@ -264,19 +319,19 @@ def _is_of(found: pa.DataType, field: DataField) -> bool:
     return bool(found == arrow_type(field.type))
 
 
-def _dealt(groups: Sequence[tuple[str, int, int, int]], tasks: int) -> list[tuple[Piece, ...]]:
-    """Row groups (file, its length, number, bytes) in runs of about the same bytes, each by file."""
-    total = sum(size for *_, size in groups) or 1
+def _dealt(groups: Sequence[_Group], tasks: int) -> list[tuple[Piece, ...]]:
+    """Row groups in runs of about the same bytes, each by file."""
+    total = sum(group.size for group in groups) or 1
     shares: list[dict[tuple[str, int], list[int]]] = [{} for _ in range(max(tasks, 1))]
     before = 0
-    for path, length, number, size in groups:
-        place = min((before + size // 2) * len(shares) // total, len(shares) - 1)
-        shares[place].setdefault((path, length), []).append(number)
-        before += size
+    for group in groups:
+        place = min((before + group.size // 2) * len(shares) // total, len(shares) - 1)
+        shares[place].setdefault((group.path, group.length), []).append(group.number)
+        before += group.size
     return [tuple(Piece(*file, tuple(numbers)) for file, numbers in share.items()) for share in shares if share]
 
 
-def _read(piece: Piece, columns: Sequence[str], fields: Sequence[DataField]) -> Iterator[pa.RecordBatch]:
+def _read(piece: Piece, columns: Sequence[str], fields: Sequence[DataField], most: int) -> Iterator[pa.RecordBatch]:
     with pq.ParquetFile(piece.path, buffer_size=_CHUNK, page_checksum_verification=True) as file:
         found = file.metadata
         if getsize(piece.path) != piece.length or found.num_row_groups <= max(piece.groups):
@@ -285,5 +340,5 @@ def _read(piece: Piece, columns: Sequence[str], fields: Sequence[DataField]) -> 
             raise OSError("the file has other columns than when the write began")
         sizes = [found.row_group(number) for number in piece.groups]
         width = sum(group.total_byte_size for group in sizes) // max(sum(group.num_rows for group in sizes), 1)
-        rows = max(min(_BATCH_ROWS, _BATCH_BYTES // max(width, 1)), 1)
+        rows = max(min(most, _BATCH_BYTES // max(width, 1)), 1)
         yield from file.iter_batches(rows, row_groups=list(piece.groups), columns=list(columns), use_threads=False)
