@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+_SHOWN = ("pyspark", "pyarrow", "numpy")
 
 
 @dataclass
@@ -103,7 +107,8 @@ class Measurements:
                 "mark": case.mark,
                 **case.notes,
             }
-            for case in self.cases.values()
+            for case in {case.name: case for case in self.cases.values()}.values()  # a floor has two names
         ]
-        facts = {"machine": platform.machine(), "python": platform.python_version(), **facts}
+        versions = {"Python": platform.python_version(), **{name: version(name) for name in _SHOWN}}
+        facts = {"machine": platform.machine(), "cores": os.cpu_count(), "versions": versions, **facts}
         path.write_text(json.dumps({**facts, "cases": cases}, indent=1))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
-from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.data import lineitem
@@ -19,7 +17,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="TPC-H scale factor; 1 is 6.0M rows")
     parser.add_argument("--runs", type=int, default=3, help="runs a case; medians count")
     cases = "append, filtered, keyed, upserts, compaction, small, inline, vectors, dynamic, cross, postpone, rescale"
-    parser.add_argument("--only", default="", help=f"comma-separated: {cases}")
+    parser.add_argument("--only", default="", help=f"comma-separated: {cases}, sorted")
     parser.add_argument("--memory", default="6g", help="memory of the Spark driver")
     parser.add_argument("--json", type=Path, default=Path("benchmarks/data/results.json"))
     parser.add_argument("--unpaired", action="store_true", help="measure the floors once, not before every run")
@@ -36,9 +34,8 @@ def main() -> None:
             bench.run()
             bench.verify()
         bench.lake.spark.stop()
-    versions = {name: version(name) for name in ("pyspark", "pyarrow", "numpy")}
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
-    measurements.write(arguments.json, scale=arguments.scale, cores=os.cpu_count(), versions=versions)
+    measurements.write(arguments.json, scale=arguments.scale)
     print(f"written to {arguments.json}")
 
 

@@ -70,6 +70,7 @@ class SparkBench:
         self.cross()
         self.postpone()
         self.rescale()
+        self.sorted()
 
     def floors(self) -> None:
         """W and R, warm."""
@@ -90,12 +91,12 @@ class SparkBench:
             "append load",
             lambda: self._load("append"),
             floor="W",
-            mark=1.1,
+            mark=0.9,
             before=lambda: self._fresh("append", {}),
             warm=1,  # as the floors: Python workers are there
         )
         self.m.note("append load", files=len(self.lake.table("bench.append").files()))
-        self.m.measure("append scan", lambda: noop(self._read("append")), floor="R", mark=1.05)
+        self.m.measure("append scan", lambda: noop(self._read("append")), floor="R", mark=0.9)
 
     def filtered(self) -> None:
         """Partitioned and bucketed append tables: which files a filter opens."""
@@ -124,7 +125,7 @@ class SparkBench:
             "primary-key load, 8 buckets",
             lambda: self._load("keyed"),
             floor="W",
-            mark=1.8,
+            mark=1.0,
             before=lambda: self._fresh("keyed", options, keys=KEYS),
         )
         self.m.note("primary-key load, 8 buckets", files=len(self.lake.table("bench.keyed").files()))
@@ -137,37 +138,37 @@ class SparkBench:
         def upsert() -> None:
             table.write(self._tenth(next(tenths)))
 
-        self.m.measure("upsert of 10 %", upsert, floor="W", mark=0.35, runs=4)
+        self.m.measure("upsert of 10 %", upsert, floor="W", mark=0.22, runs=4)
         rows = sum(found.file.row_count for found in table.files())
         self.m.measure(
             "merge-on-read scan, base + 4 x 10 %, first",
             lambda: noop(self._read("keyed")),
             floor="R",
-            mark=1.9,
+            mark=1.5,
             before=live.forget,
             runs=5,
             warm=1,  # as the floors: the plan's code is compiled, what is live is decided anew
         )
         self.m.note("merge-on-read scan, base + 4 x 10 %, first", stored_rows=rows)
-        self.m.measure("merge-on-read scan, repeated", lambda: noop(self._read("keyed")), floor="R", mark=1.4, runs=5)
+        self.m.measure("merge-on-read scan, repeated", lambda: noop(self._read("keyed")), floor="R", mark=1.35, runs=5)
         sums = [F.sum("l_quantity"), F.sum("l_extendedprice")]
 
         def aggregate() -> None:
             table.read(columns=["l_quantity", "l_extendedprice"]).agg(*sums).collect()
 
-        self.m.measure("aggregate of 2 columns over it", aggregate, floor="R", mark=0.6, runs=5, warm=1)
+        self.m.measure("aggregate of 2 columns over it", aggregate, floor="R", mark=0.45, runs=5, warm=1)
 
     def small(self) -> None:
         """A thousand rows and one row, on the warm session."""
         spark, table = self.lake.spark, self.lake.table("bench.keyed")
         rows = self.source.limit(1000).toArrow().select(self.source.columns)
         local = spark.createDataFrame(rows)
-        self.m.measure("upsert of 1,000 rows from Arrow", lambda: table.write(local), mark=0.3, runs=7, warm=2)
+        self.m.measure("upsert of 1,000 rows from Arrow", lambda: table.write(local), mark=0.12, runs=7, warm=2)
         listed = spark.createDataFrame([tuple(row.values()) for row in rows.to_pylist()], self.source.schema)
-        self.m.measure("upsert of 1,000 rows from a list", lambda: table.write(listed), mark=0.3, runs=7, warm=2)
+        self.m.measure("upsert of 1,000 rows from a list", lambda: table.write(listed), mark=0.12, runs=7, warm=2)
         key = {name: rows.column(name)[500].as_py() for name in KEYS}
         where = " AND ".join(f"{name} = {value}" for name, value in key.items())
-        found = self.m.measure("point lookup", lambda: table.read(where=where).collect(), mark=0.1, runs=9, warm=2)
+        found = self.m.measure("point lookup", lambda: table.read(where=where).collect(), mark=0.04, runs=9, warm=2)
         if len(found) != 1:
             raise SystemExit(f"point lookup found {len(found)} rows")
 
@@ -191,7 +192,7 @@ class SparkBench:
         self.m.measure("K: pyarrow reads and writes", floor, warm=1)
         self.m.floor("K", "K: pyarrow reads and writes", floor)
         compact = self.lake.table("bench.keyed").compact
-        self.m.measure("full compaction, base + 4 x 10 %", compact, floor="K", mark=1.25, before=restore)
+        self.m.measure("full compaction, base + 4 x 10 %", compact, floor="K", mark=1.0, before=restore)
         files = [found.path for found in self.lake.table("bench.keyed").files()]
         schema = self.lake.table("bench.keyed").read().schema
 
@@ -222,7 +223,7 @@ class SparkBench:
 
         fresh = partial(self._fresh, "inline", {"bucket": str(BUCKETS)}, keys=KEYS)
         name = "load + 6 upserts of 10 %, compacting"
-        self.m.measure(name, partial(work, own), floor="W", mark=2.8, before=fresh)
+        self.m.measure(name, partial(work, own), floor="W", mark=1.8, before=fresh)
         self.m.measure(f"{name}, tenths filtered out", partial(work, tenths), floor="W", before=fresh, runs=1)
         self.verify("inline")
 
@@ -250,12 +251,12 @@ class SparkBench:
         """Dynamic buckets: load and an upsert of a tenth."""
         options = {"bucket": "-1", "dynamic-bucket.target-row-num": "1000000", "write-only": "true"}
         fresh = partial(self._fresh, "dynamic", options, keys=KEYS)
-        self.m.measure("dynamic-bucket load", lambda: self._load("dynamic"), floor="W", mark=2, before=fresh)
+        self.m.measure("dynamic-bucket load", lambda: self._load("dynamic"), floor="W", mark=1.1, before=fresh)
         table = self.lake.table("bench.dynamic")
         self.m.note("dynamic-bucket load", buckets=len({found.bucket for found in table.files()}))
         tenths = iter(range(4))
         upsert = lambda: table.write(self._tenth(next(tenths)))  # noqa: E731
-        self.m.measure("dynamic-bucket upsert of 10 %", upsert, floor="W", mark=0.5, runs=4)
+        self.m.measure("dynamic-bucket upsert of 10 %", upsert, floor="W", mark=0.28, runs=4)
         self.verify("dynamic")
 
     def cross(self) -> None:
@@ -263,7 +264,7 @@ class SparkBench:
         rows = self.source.withColumn("mode", F.col("l_shipmode"))
         fresh = partial(self._fresh, "crossed", {"bucket": "-1", "write-only": "true"}, ["mode"], KEYS)
         load = lambda: self.lake.table("bench.crossed").write(rows)  # noqa: E731
-        self.m.measure("cross-partition load, 7 partitions", load, floor="W", mark=2.5, before=fresh)
+        self.m.measure("cross-partition load, 7 partitions", load, floor="W", mark=1.5, before=fresh)
         shares = iter(range(100))
 
         def upsert() -> None:
@@ -272,21 +273,21 @@ class SparkBench:
             self.lake.table("bench.crossed").write(some.withColumn("mode", moved))
 
         self.m.measure("cross-partition upsert of 1 %, first", upsert, floor="W", runs=1)
-        self.m.measure("cross-partition upsert of 1 %", upsert, floor="W", mark=0.4, runs=4)
+        self.m.measure("cross-partition upsert of 1 %", upsert, floor="W", mark=0.2, runs=4)
         self.verify("crossed")
 
     def postpone(self) -> None:
         """Pending rows: load and compaction to 8 buckets."""
         options = {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false", "postpone.default-bucket-num": "8"}
         fresh = partial(self._fresh, "pending", options, keys=KEYS)
-        self.m.measure("postpone load", lambda: self._load("pending"), floor="W", mark=1.3, before=fresh)
+        self.m.measure("postpone load", lambda: self._load("pending"), floor="W", mark=0.85, before=fresh)
 
         def loaded() -> None:
             fresh()
             self._load("pending")
 
         compact = lambda: self.lake.table("bench.pending").compact()  # noqa: E731
-        self.m.measure("postpone compaction", compact, floor="W", mark=1.8, before=loaded)
+        self.m.measure("postpone compaction", compact, floor="W", mark=0.6, before=loaded)
         self.verify("pending")
 
     def rescale(self) -> None:
@@ -304,6 +305,17 @@ class SparkBench:
         rescale = lambda: self.lake.table("bench.resized").rescale(next(numbers))  # noqa: E731
         self.m.measure("rescale 8 to 16 and back", rescale, floor="K: the same files", mark=1.5)
         self.verify("resized")
+
+    def sorted(self) -> None:
+        """An append table on the z-curve of two numbers, its load included."""
+
+        def work() -> None:
+            self._load("curved")
+            self.lake.table("bench.curved").compact(order_by=["l_orderkey", "l_partkey"], order_strategy="zorder")
+
+        name = "load + z-order sort compaction"
+        self.m.measure(name, work, floor="W", mark=2.0, before=lambda: self._fresh("curved", {}), warm=1)
+        self.verify("curved")
 
     def _tenth(self, share: int) -> DataFrame:
         changed = self.source.where(f"pmod(hash(l_orderkey, {share}), 10) = 0")

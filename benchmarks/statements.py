@@ -9,7 +9,6 @@ their DataFrame is there; no row is read.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import tempfile
 import time
@@ -90,7 +89,7 @@ class Statements(SparkBench):
                 f"WHEN MATCHED THEN UPDATE SET {update} WHEN NOT MATCHED THEN INSERT *"
             )
 
-        self.m.measure(case, merge, floor="W", mark=0.25, warm=1)
+        self.m.measure(case, merge, floor="W", mark=0.2, warm=1)
         added = self.lake.table(f"bench.{name}").read().count() - rows
         self.m.note(case, added=added, of=rows)
         if not 0 < added < rows // 50:
@@ -99,7 +98,7 @@ class Statements(SparkBench):
     def _deleted(self, case: str, name: str, conditions: Iterator[str]) -> None:
         rows = self.lake.table(f"bench.{name}").read().count()
         delete = lambda: self.lake.sql(f"DELETE FROM bench.{name} WHERE {next(conditions)}")  # noqa: E731
-        self.m.measure(case, delete, floor="W", mark=0.25, warm=1)
+        self.m.measure(case, delete, floor="W", mark=0.15, warm=1)
         gone = rows - self.lake.table(f"bench.{name}").read().count()
         self.m.note(case, deleted=gone, of=rows)
         if not 0 < gone < rows // 10:
@@ -113,8 +112,8 @@ class Statements(SparkBench):
         where = " AND ".join(f"{name} = {found[name]}" for name in KEYS) if found else "false"
         table = self.lake.table("bench.looked")
         sql = f"SELECT * FROM bench.looked WHERE {where}"
-        self.m.measure("point lookup, SQL", lambda: self.lake.sql(sql).collect(), mark=0.08, runs=15, warm=5)
-        self.m.measure("point lookup, read", lambda: table.read(where=where).collect(), mark=0.08, runs=15, warm=5)
+        self.m.measure("point lookup, SQL", lambda: self.lake.sql(sql).collect(), mark=0.04, runs=15, warm=5)
+        self.m.measure("point lookup, read", lambda: table.read(where=where).collect(), mark=0.04, runs=15, warm=5)
 
     def words(self, runs: int = 40) -> None:
         """Seconds of `lake.sql` over those of `spark.sql` of the same text upon temporary views of the same files."""
@@ -172,7 +171,7 @@ def main() -> None:
             getattr(bench, name)()
         bench.lake.spark.stop()
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
-    measurements.write(arguments.json, scale=arguments.scale, cores=os.cpu_count())
+    measurements.write(arguments.json, scale=arguments.scale)
 
 
 if __name__ == "__main__":
