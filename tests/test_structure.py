@@ -132,14 +132,19 @@ def _module(dotted: str) -> str:
 
 
 @cache
-def _imports(path: Path) -> list[tuple[Any, str]]:
-    """Modules of this package that a module imports at run time (not for type checking only), at once or lazily."""
-    guarded = {
-        id(inner)
-        for node in _nodes(path)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        for inner in ast.walk(node)
-    }
+def _imports(path: Path, typing: bool = False) -> list[tuple[Any, str]]:
+    """Modules of this package that a module imports at run time, at once or lazily; `typing`: those for type checking
+    as well."""
+    guarded = (
+        set()
+        if typing
+        else {
+            id(inner)
+            for node in _nodes(path)
+            if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+            for inner in ast.walk(node)
+        }
+    )
     found: list[tuple[Any, str]] = []
     for node in _nodes(path):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "lazy":
@@ -175,7 +180,7 @@ def test_imports_only_earlier_rooms(path: Path) -> None:
     if (path.stem == "__init__" and not _imports(path)) or (path.parent == PACKAGE and path.stem == "__init__"):
         return
     own = _room(".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"))
-    for node, module in _imports(path):
+    for node, module in _imports(path, typing=True):
         assert _room(module) <= own, f"{_name(path)}:{node.lineno} imports bucketlake.{module} from a later room"
 
 

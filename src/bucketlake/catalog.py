@@ -63,12 +63,12 @@ __all__ = [
 if TYPE_CHECKING:
     from bucketlake import catalog_tables
     from bucketlake import table as tables
+    from bucketlake.catalogs import clone as clones
+    from bucketlake.catalogs import migrate as folders
     from bucketlake.catalogs import rest, sql
-    from bucketlake.ops.clone import table as clones
+    from bucketlake.catalogs.clone import Cloning
+    from bucketlake.catalogs.migrate import Draft
     from bucketlake.ops.clone.clone import Cloned
-    from bucketlake.ops.clone.table import Cloning
-    from bucketlake.ops.migrate import folder as folders
-    from bucketlake.ops.migrate.folder import Draft
     from bucketlake.ops.migrate.migrate import Migrated
     from bucketlake.ops.scan import fallback, system_tables
     from bucketlake.ops.system import registry
@@ -82,8 +82,8 @@ else:  # a warehouse is often opened for its names, schemas or files alone
     fallback = lazy("bucketlake.ops.scan.fallback")
     system_tables = lazy("bucketlake.ops.scan.system_tables")
     registry = lazy("bucketlake.ops.system.registry")
-    folders = lazy("bucketlake.ops.migrate.folder")
-    clones = lazy("bucketlake.ops.clone.table")
+    folders = lazy("bucketlake.catalogs.migrate")
+    clones = lazy("bucketlake.catalogs.clone")
 
 
 # What a lake on Spark has, and a catalog has not.

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from bucketlake.ops.rescale import advise as advising
     from bucketlake.ops.rescale import rescale as rescaling
     from bucketlake.ops.rescale.advise import BucketAdvice
-    from bucketlake.table import Table
 else:  # loaded by the calls that need them: most look at a table and go
     expiring = lazy("bucketlake.ops.clean.expire")
     clean_partitions = lazy("bucketlake.ops.clean.partitions")
@@ -48,8 +47,10 @@ else:  # loaded by the calls that need them: most look at a table and go
 class Upkeep(ABC):
     """Methods of a handle that put a table's files in better shape."""
 
+    store: Store
+
     @abstractmethod
-    def with_options(self, options: Mapping[str, Any] | None = None, **more: Any) -> Table:
+    def with_options(self, options: Mapping[str, Any] | None = None, **more: Any) -> Upkeep:
         """The table with dynamic options."""
 
     @abstractmethod
@@ -57,11 +58,15 @@ class Upkeep(ABC):
         """The table's store."""
 
     @abstractmethod
-    def for_writing(self) -> Table:
+    def for_writing(self) -> Upkeep:
         """The table, where it can be written here."""
 
     @abstractmethod
-    def for_changing(self, rows: bool = False) -> Table:
+    def predicate(self, where: str | Predicate | None) -> Predicate | None:
+        """A SQL condition over the table's columns."""
+
+    @abstractmethod
+    def for_changing(self, rows: bool = False) -> Upkeep:
         """As `for_writing`, under the newest schema."""
 
     def compact(
@@ -95,10 +100,10 @@ class Upkeep(ABC):
             return expiring.after_commit(table.store, clusterings.perform(table.store, job), dedicated=True)
         full, chosen = full is not False, both(chosen, clean_partitions.worth_compacting(table.store))
         placed: Snapshot | None = None
-        if table.schema.bucket_mode is BucketMode.POSTPONE:
+        if table.store.schema.bucket_mode is BucketMode.POSTPONE:
             plan = postponed.PendingPlan(chosen)
             placed = jobs.run_job(jobs.Job.of(table.store, plan, "place pending rows", on_progress))
-        elif table.schema.primary_keys:
+        elif table.store.schema.primary_keys:
             placed = rescaling.rescale_due(table.store, chosen, on_progress=on_progress)
         elif removal := compactions.removal_before(table.store, chosen, on_progress):
             placed = jobs.run_job(removal)

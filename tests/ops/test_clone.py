@@ -27,6 +27,7 @@ from tests.sim.storage import (
 )
 
 from bucketlake import Catalog, Table
+from bucketlake.catalogs.clone import Cloning
 from bucketlake.env.local import LocalStorage
 from bucketlake.env.object_store import ObjectStorage
 from bucketlake.errors import (
@@ -38,7 +39,6 @@ from bucketlake.errors import (
     UnsupportedError,
 )
 from bucketlake.ops.clone.files import CopyFiles, FileCopy
-from bucketlake.ops.clone.table import Cloning
 from bucketlake.schema.change import AddColumn, RenameColumn
 from bucketlake.types.model import INT
 

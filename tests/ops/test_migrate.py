@@ -28,6 +28,7 @@ from tests.sim.storage import (
 
 import bucketlake
 from bucketlake import Catalog
+from bucketlake.catalogs.migrate import Draft
 from bucketlake.env.local import LocalStorage
 from bucketlake.errors import (
     AlreadyExistsError,
@@ -39,7 +40,6 @@ from bucketlake.errors import (
     NotFoundError,
     UnsupportedError,
 )
-from bucketlake.ops.migrate.folder import Draft
 from bucketlake.ops.migrate.source import JOURNAL
 from bucketlake.types.model import DataField
 from bucketlake.types.parse import parse_type_text

@@ -18,7 +18,7 @@ from tests.profile import examples, later
 import bucketlake
 from bucketlake import InvalidError, Table
 from bucketlake.catalog import Catalog
-from bucketlake.ops.clone.table import Cloning
+from bucketlake.catalogs.clone import Cloning
 from bucketlake.schema.schema import (
     AddColumn,
     DropColumn,

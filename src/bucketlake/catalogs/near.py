@@ -15,7 +15,7 @@ from bucketlake.lazy import lazy
 from bucketlake.paths import TablePaths
 
 if TYPE_CHECKING:
-    from bucketlake.catalog import Catalog
+    from bucketlake.catalogs.warehouse import Warehouse
     from bucketlake.ops.system import registry
 else:
     registry = lazy("bucketlake.ops.system.registry")
@@ -24,7 +24,7 @@ _NAMED = 5
 _LOOKED_AT = 20  # databases in which an error looks for a table's name
 
 
-def meant_table(catalog: Catalog, database: str, table: str, known: Sequence[str]) -> str | None:
+def meant_table(catalog: Warehouse, database: str, table: str, known: Sequence[str]) -> str | None:
     """A remedy that names what an unknown table of a database may mean: one that has lost its schema, one that is
     spelled like it among those known there, one of this name in another database, or another warehouse, where this one
     is empty; None otherwise."""
@@ -45,7 +45,7 @@ def meant_table(catalog: Catalog, database: str, table: str, known: Sequence[str
     return None
 
 
-def meant_system_table(catalog: Catalog, parts: Sequence[str], database: str = DEFAULT_DATABASE) -> str | None:
+def meant_system_table(catalog: Warehouse, parts: Sequence[str], database: str = DEFAULT_DATABASE) -> str | None:
     """A remedy for `t.files` or `db.t.files`, as other engines write a system table of a table that there is; None for
     other names."""
     if len(parts) not in (2, 3):
@@ -64,7 +64,7 @@ def there_are(kind: str, names: Sequence[str]) -> str:
     return f"; existing {kind}: {shown}" if names else ""
 
 
-def around_database(catalog: Catalog) -> str | None:
+def around_database(catalog: Warehouse) -> str | None:
     """The warehouse that a folder taken for one lies in: one of a database or table of it; None for any other."""
     root = catalog.warehouse
     for folder in (root, root.rpartition("/")[0]):
@@ -73,7 +73,7 @@ def around_database(catalog: Catalog) -> str | None:
     return None
 
 
-def _without_schema(catalog: Catalog, name: Identifier) -> str | None:
+def _without_schema(catalog: Warehouse, name: Identifier) -> str | None:
     """What to do where a table's folder is there and holds snapshots, but its schema is gone."""
     with suppress(BucketlakeError):
         here = catalog.metastore.place(name)

@@ -12,10 +12,10 @@ from bucketlake.catalogs.names import parse_name
 from bucketlake.errors import NotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
-    from bucketlake.catalog import Catalog
+    from bucketlake.catalogs.warehouse import Warehouse
 
 
-def repair(catalog: Catalog, name: str = "") -> list[str]:
+def repair(catalog: Warehouse, name: str = "") -> list[str]:
     """Tell the metastore of a table (`db.t`), of all tables in a database's folder (`db`), or in the warehouse (""):
     those that it lacks are added, none is removed. Names of what was added.
 

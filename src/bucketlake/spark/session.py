@@ -180,7 +180,7 @@ class Lake:
         """
         check_flags(once=once)
         more = {"lease": lease, "on_event": on_event, "on_progress": on_progress}
-        return maintain_lake(self, rules, once, more)
+        return maintain_lake(self.spark, self.catalog, rules, once, more)
 
     @property
     def _fronted(self) -> Front:

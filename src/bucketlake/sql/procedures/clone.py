@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bucketlake.catalog import Catalog, open_catalog
+from bucketlake.catalogs.clone import Cloning, clone_table
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.ops.clone.files import copy_here
-from bucketlake.ops.clone.table import Cloning, clone_table
 from bucketlake.predicate.parse import parse_where
 from bucketlake.spark.maintain.jobs import DRIVER_BYTES
 from bucketlake.spark.maintain.orphans import run_each

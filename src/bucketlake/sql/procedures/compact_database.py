@@ -6,17 +6,24 @@ Spec: docs/sql/procedures.md#compact_database
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from bucketlake.catalogs.names import written
 from bucketlake.errors import InvalidError
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.clean.expire import after_commit
+from bucketlake.ops.cluster.incremental import is_incremental
+from bucketlake.ops.compact.job import Job, run_jobs
 from bucketlake.options.options import parse_duration
-from bucketlake.spark.maintain.several import compact_tables
+from bucketlake.spark.maintain.compaction import Request, prepared
+from bucketlake.spark.maintain.jobs import runner
 from bucketlake.sql.procedures.arguments import parse_options, pattern
 from bucketlake.sql.procedures.registry import Argument, Arguments, Procedure, Rows
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from bucketlake.spark.session import Lake
     from bucketlake.spark.table import LakeTable
 
@@ -48,6 +55,37 @@ def _chosen(lake: Lake, given: Arguments) -> Iterator[str]:
                 yield written(database, table)
 
 
+def _compact_tables(
+    spark: SparkSession,
+    names: Sequence[str],
+    opened: Callable[[str], LakeTable],
+    combined: bool,
+    full: bool | None,
+    idle: str | None,
+) -> dict[str, Exception]:
+    """Compact tables as `LakeTable.compact` does; what went wrong, by name: one that fails stops no other. `combined`:
+    their units together, largest first, each table with commits of its own; those that are put in order by themselves.
+    Interrupts are raised, with what is finished committed."""
+    failed: dict[str, Exception] = {}
+    jobs: dict[str, tuple[Job, Snapshot | None]] = {}
+    for name in names:
+        try:
+            found = opened(name)
+            if combined and not is_incremental(found.table.store):
+                jobs[name] = prepared(spark, found.table, Request(full=full is not False, idle=idle))
+            else:
+                found.compact(full=full, idle=idle)
+        except Exception as error:
+            failed[name] = error
+    run_jobs([job for job, _ in jobs.values()], runner(spark))
+    for name, (job, placed) in jobs.items():
+        try:
+            after_commit(job.store, job.finish() or placed, dedicated=True)
+        except Exception as error:
+            failed[name] = error
+    return failed
+
+
 def _compact_database(lake: Lake, given: Arguments) -> Rows:
     options = {**parse_options(given.get("options", "")), **parse_options(given.get("table_options", ""))}
     strategy = given.get("compact_strategy")
@@ -58,7 +96,7 @@ def _compact_database(lake: Lake, given: Arguments) -> Rows:
         return lake.table(name).with_options(options)
 
     combined = given.get("mode", "").lower() == "combined"
-    failed = compact_tables(lake.spark, names, opened, combined, full, given.get("partition_idle_time"))
+    failed = _compact_tables(lake.spark, names, opened, combined, full, given.get("partition_idle_time"))
     for name, error in failed.items():
         warnings.warn(f"{name} was not compacted: {error}", stacklevel=2)
     done = len(names) - len(failed)

@@ -13,9 +13,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from bucketlake.catalogs.migrate import Draft, migrate_folder
 from bucketlake.env.object_store import storage_for
 from bucketlake.errors import AlreadyExistsError, BucketlakeError, InvalidError, NotFoundError, UnsupportedError
-from bucketlake.ops.migrate.folder import Draft, migrate_folder
 from bucketlake.ops.migrate.migrate import journal_of, refuse_rest
 from bucketlake.ops.migrate.source import Source, check_source, data_files, partition_keys_of
 from bucketlake.options.catalog import table_defaults

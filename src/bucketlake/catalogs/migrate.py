@@ -20,7 +20,7 @@ from bucketlake.types.model import STRING, DataField
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
-    from bucketlake.catalog import Catalog
+    from bucketlake.catalogs.warehouse import Warehouse
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Draft:
 
 
 def migrate_folder(
-    catalog: Catalog,
+    catalog: Warehouse,
     folder: str,
     name: str,
     file_format: str = "parquet",

@@ -21,7 +21,7 @@ from bucketlake.schema.validation import refuse_undelivered
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
-    from bucketlake.catalog import Catalog
+    from bucketlake.catalogs.warehouse import Warehouse
     from bucketlake.table import Table
 
 
@@ -40,7 +40,7 @@ class Cloning:
 
 
 def clone_table(
-    source: Table, catalog: Catalog, name: str, how: Cloning | None = None, run: Run = copy_here
+    source: Table, catalog: Warehouse, name: str, how: Cloning | None = None, run: Run = copy_here
 ) -> Cloned | None:
     """Clone a table; None where it is there and that is left alone. See `Catalog.clone_table`."""
     how = how or Cloning()
