@@ -176,6 +176,11 @@ def look_inside(tour: Tour) -> None:
     tour.screen.grid(("month", "bucket", "files", "rows", "kB"), lines, "Partitions and buckets")
 
 
+def see_live(tour: Tour) -> None:
+    """Streams in and out."""
+    live(tour.lake, tour.screen)
+
+
 def what_next(tour: Tour) -> None:
     """Where to go from here."""
     command, place = shlex.quote(_command()), shlex.quote(tour.warehouse)
@@ -193,7 +198,16 @@ def _command() -> str:
     return here if os.path.exists(here) and not any(map(os.path.exists, found)) else "bucketlake"
 
 
-PARTS: tuple[Callable[[Tour], None], ...] = (load, ask, correct, ask_more, look_back, look_inside, live, what_next)
+PARTS: tuple[Callable[[Tour], None], ...] = (
+    load,
+    ask,
+    correct,
+    ask_more,
+    look_back,
+    look_inside,
+    see_live,
+    what_next,
+)
 
 
 def source(lake: Lake, name: str) -> Any:

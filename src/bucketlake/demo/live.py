@@ -13,8 +13,8 @@ from bucketlake.env.env import new_scratch_folder
 from bucketlake.env.local import LocalStorage
 
 if TYPE_CHECKING:
-    from bucketlake.demo.flights import Tour
     from bucketlake.demo.screen import Screen
+    from bucketlake.spark.session import Lake
 
 TABLES = ("board", "corrections")
 ROUNDS = (("EWR", 15), ("LGA", 30), ("JFK", 45))
@@ -23,10 +23,10 @@ PATIENCE = 25.0  # seconds, after which the tour goes on
 DAY = "month = 12 AND day = 24"
 
 
-def live(tour: Tour) -> None:
+def live(lake: Lake, screen: Screen) -> None:
     """Corrections in, changes out, while both queries run."""
-    lake, folder, seen = tour.lake, new_scratch_folder(), Seen()
-    with tour.screen.step("A board of the flights of 24 December, with a changelog"):
+    folder, seen = new_scratch_folder(), Seen()
+    with screen.step("A board of the flights of 24 December, with a changelog"):
         lake.sql("""
             CREATE TABLE board (origin STRING, carrier STRING, flight INT, dest STRING, arr_delay INT)
             TBLPROPERTIES ('primary-key' = 'origin,carrier,flight', 'bucket' = '1', 'changelog-producer' = 'lookup')
@@ -44,7 +44,7 @@ def live(tour: Tour) -> None:
     arriving = corrections.read_stream()
     query = board.write_stream(arriving, f"{folder}/board", trigger={"processingTime": "1 second"})
     try:
-        with tour.screen.step("Corrections stream in, changes stream out"):
+        with screen.step("Corrections stream in, changes stream out"):
             for number, (origin, delay) in enumerate(ROUNDS, 1):
                 lake.sql(f"""
                     INSERT INTO corrections SELECT origin, carrier, flight, dest, {delay} FROM board
@@ -57,7 +57,7 @@ def live(tour: Tour) -> None:
         query.stop()
         changes.stop()
         LocalStorage().delete_tree(folder)
-    tell(tour.screen, seen.rows())
+    tell(screen, seen.rows())
 
 
 def tell(screen: Screen, rows: list[list[str]]) -> None:

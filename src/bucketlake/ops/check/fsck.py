@@ -29,7 +29,8 @@ from bucketlake.ops.check.inventory import Inventory
 from bucketlake.ops.check.layout import Layout, check_layout, check_sequences, layout_of
 from bucketlake.ops.check.reach import Reach
 from bucketlake.ops.check.roots import SNAPSHOT, Root, attempted, find_roots
-from bucketlake.ops.check.units import CheckUnit, UnitResult, check_unit, units_of
+from bucketlake.ops.check.unit import CheckUnit
+from bucketlake.ops.check.units import UnitResult, check_unit, units_of
 from bucketlake.ops.progress import Meter, OnProgress
 from bucketlake.ops.scan.scan import changelog_entries
 from bucketlake.ops.table.partitions import PartitionFilter

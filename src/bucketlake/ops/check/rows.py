@@ -20,7 +20,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.types.model import DataField, Root
 
 if TYPE_CHECKING:
-    from bucketlake.ops.check.units import CheckUnit
+    from bucketlake.ops.check.unit import CheckUnit
 
 Add = Callable[[str, str, int], None]
 FULL = StatsMode("full")

@@ -32,7 +32,7 @@ from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
-    from bucketlake.ops.check.units import CheckUnit
+    from bucketlake.ops.check.unit import CheckUnit
 
 Add = Callable[[str, str, int], None]
 MOST_TIES = 50_000_000  # rows whose numbers are compared at once

@@ -32,6 +32,7 @@ from bucketlake.ops.check.reach import partition_text
 from bucketlake.ops.check.roots import attempted
 from bucketlake.ops.check.rows import check_rows, code_of, compare
 from bucketlake.ops.check.runs import check_keys, check_ties
+from bucketlake.ops.check.unit import CheckUnit
 from bucketlake.ops.rows.column_files import held
 from bucketlake.ops.rows.deletions import deleted_mask, load_vectors
 from bucketlake.ops.table.store import Store
@@ -41,31 +42,6 @@ from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
 FULL = StatsMode("full")
-
-
-@dataclass(frozen=True, slots=True)
-class CheckUnit:
-    """Live files of one bucket; of tables without buckets, of one partition, as many as go together. `vectors`: index
-    files of deletion vectors that speak of them; `hashes`: the bucket's hash index. `told`: files known to be missing
-    or of a wrong size."""
-
-    partition: bytes
-    bucket: int
-    total_buckets: int
-    files: tuple[DataFile, ...]
-    vectors: tuple[IndexEntry, ...] = ()
-    hashes: IndexEntry | None = None
-    told: frozenset[str] = frozenset()
-
-    @property
-    def size(self) -> int:
-        """Bytes of the files."""
-        return sum(max(file.file_size, 0) for file in self.files)
-
-    @property
-    def row_count(self) -> int:
-        """Rows of the files, as recorded."""
-        return sum(file.row_count for file in self.files)
 
 
 @dataclass(frozen=True, slots=True)
