@@ -18,7 +18,8 @@ from tests.profile import later
 from bucketlake.errors import BucketlakeError, CorruptError, InvalidError
 from bucketlake.spark.session import Lake
 from bucketlake.spark.write import tasks
-from bucketlake.spark.write.parquet_rows import few_rows
+from bucketlake.spark.write.parquet_rows import Piece, Share, few_rows
+from bucketlake.types.model import STRING, DataField
 
 pytestmark = pytest.mark.spark
 
@@ -435,3 +436,15 @@ def test_a_merge_of_a_damaged_file_names_it(classic: Lake, tmp_path: Path) -> No
     with pytest.raises(CorruptError, match=r"rows\.parquet"):
         classic.sql("MERGE INTO db.t t USING given s ON t.k = s.k WHEN MATCHED THEN UPDATE SET n = s.n")
     assert classic.read_table("db.t").collect() == [(1, 1)]
+
+
+def test_memory_does_not_grow_with_row_groups(tmp_path: Path) -> None:
+    path = str(tmp_path / "rows.parquet")
+    pq.write_table(pa.table({"text": [f"{n:x}" * 40 for n in range(200_000)]}), path, row_group_size=500)
+    length = Path(path).stat().st_size
+    share = Share((Piece(path, length, tuple(range(400))),), ("text",), (DataField(0, "text", STRING),))
+    before, most = pa.total_allocated_bytes(), 0
+    for batch in share.batches():
+        most = max(most, pa.total_allocated_bytes() - before)
+        del batch
+    assert 0 < most < length / 4

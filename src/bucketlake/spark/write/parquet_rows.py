@@ -338,7 +338,7 @@ def _read(piece: Piece, columns: Sequence[str], fields: Sequence[DataField], mos
             raise OSError("the file is another than when the write began")
         if not _fits(file, columns, fields):
             raise OSError("the file has other columns than when the write began")
-        sizes = [found.row_group(number) for number in piece.groups]
-        width = sum(group.total_byte_size for group in sizes) // max(sum(group.num_rows for group in sizes), 1)
-        rows = max(min(most, _BATCH_BYTES // max(width, 1)), 1)
-        yield from file.iter_batches(rows, row_groups=list(piece.groups), columns=list(columns), use_threads=False)
+        for number in piece.groups:  # Arrow keeps what it has read of row groups that are asked for together
+            group = found.row_group(number)
+            rows = max(min(most, _BATCH_BYTES // max(group.total_byte_size // max(group.num_rows, 1), 1)), 1)
+            yield from file.iter_batches(rows, row_groups=[number], columns=list(columns), use_threads=False)
