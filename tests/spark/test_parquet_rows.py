@@ -448,3 +448,13 @@ def test_memory_does_not_grow_with_row_groups(tmp_path: Path) -> None:
         most = max(most, pa.total_allocated_bytes() - before)
         del batch
     assert 0 < most < length / 4
+
+
+def test_batches_are_small_where_large_values_repeat(tmp_path: Path) -> None:
+    path = str(tmp_path / "rows.parquet")
+    texts = ["x" * 100_000] * 3_000  # once in each row group's dictionary
+    pq.write_table(pa.table({"text": texts}), path, row_group_size=1_000)
+    share = Share((Piece(path, Path(path).stat().st_size, (0, 1, 2)),), ("text",), (DataField(0, "text", STRING),))
+    sizes = [(batch.num_rows, batch.nbytes) for batch in share.batches()]
+    assert sum(rows for rows, _ in sizes) == 3_000
+    assert max(size for _, size in sizes) < 8 << 20

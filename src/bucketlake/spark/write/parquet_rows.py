@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence, Set
 from functools import partial
+from itertools import islice
 from os import scandir
 from os.path import dirname, getsize, isfile, split
 from urllib.parse import unquote, urlsplit
@@ -35,7 +36,7 @@ MOST_FILES = 1_000  # whose footers the driver reads
 _MOST_ROOTS = 32  # more are listed by a job of Spark's
 _PATTERN = re.compile(r"[][*?{}\\]")  # what Spark takes for one in a path
 _BATCH_ROWS = 1 << 14
-_FEW_ROWS = 1 << 10  # of a batch in the driver, where a value that a dictionary repeats may be large
+_LOOKED_AT = 1 << 8  # rows that tell how wide others are
 _BATCH_BYTES = 4 << 20
 _CHUNK = 1 << 20  # of a column of a row group that is read at once
 _PLAIN = {
@@ -95,13 +96,12 @@ class Share:
     columns: tuple[str, ...]
     fields: tuple[DataField, ...]
 
-    def batches(self, rows: int = _BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        """The rows, at most `rows` at once, under the table's names; CorruptError for a file that cannot be read, or is
-        another by now."""
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows, under the table's names; CorruptError for a file that cannot be read, or is another by now."""
         layout = pa.schema([(field.name, arrow_type(field.type)) for field in self.fields])
         for piece in self.pieces:
             try:
-                for batch in _read(piece, self.columns, self.fields, rows):
+                for batch in _read(piece, self.columns, self.fields):
                     columns = [column.cast(kind) for column, kind in zip(batch.columns, layout.types, strict=True)]
                     yield pa.RecordBatch.from_arrays(columns, schema=layout)
             except _UNREADABLE as error:
@@ -153,7 +153,7 @@ def few_rows(spark: SparkSession, frame: DataFrame, rows: int, size: int) -> pa.
         return None
     found, left = [], size
     for pieces in _dealt(groups, 1):
-        for batch in Share(pieces, tuple(frame.columns), tuple(fields)).batches(_FEW_ROWS):
+        for batch in Share(pieces, tuple(frame.columns), tuple(fields)).batches():
             left -= batch.nbytes
             if left < 0:
                 return None
@@ -331,14 +331,25 @@ def _dealt(groups: Sequence[_Group], tasks: int) -> list[tuple[Piece, ...]]:
     return [tuple(Piece(*file, tuple(numbers)) for file, numbers in share.items()) for share in shares if share]
 
 
-def _read(piece: Piece, columns: Sequence[str], fields: Sequence[DataField], most: int) -> Iterator[pa.RecordBatch]:
+def _read(piece: Piece, columns: Sequence[str], fields: Sequence[DataField]) -> Iterator[pa.RecordBatch]:
     with pq.ParquetFile(piece.path, buffer_size=_CHUNK, page_checksum_verification=True) as file:
         found = file.metadata
         if getsize(piece.path) != piece.length or found.num_row_groups <= max(piece.groups):
             raise OSError("the file is another than when the write began")
         if not _fits(file, columns, fields):
             raise OSError("the file has other columns than when the write began")
-        for number in piece.groups:  # Arrow keeps what it has read of row groups that are asked for together
+        width = 0  # bytes of a row as Arrow has it: a dictionary may repeat large values
+        for number in piece.groups:  # one by one: Arrow keeps what it has read of those that are asked for together
+            batches = partial(file.iter_batches, row_groups=[number], columns=list(columns), use_threads=False)
             group = found.row_group(number)
-            rows = max(min(most, _BATCH_BYTES // max(group.total_byte_size // max(group.num_rows, 1), 1)), 1)
-            yield from file.iter_batches(rows, row_groups=[number], columns=list(columns), use_threads=False)
+            if not width:
+                width = max(map(_width, islice(batches(_LOOKED_AT), 1)), default=0)
+            encoded = group.total_byte_size // max(group.num_rows, 1)
+            for batch in batches(max(min(_BATCH_ROWS, _BATCH_BYTES // max(width, encoded, 1)), 1)):
+                yield batch
+                width = _width(batch)
+
+
+def _width(batch: pa.RecordBatch) -> int:
+    width: int = batch.nbytes // max(batch.num_rows, 1)
+    return width
