@@ -15,6 +15,7 @@ from tests.profile import examples
 
 import bucketlake
 from bucketlake.env.env import SystemClock
+from bucketlake.lsm import key_run
 from bucketlake.lsm.key_run import ABSENT, GrowingRun, KeyRun, Keys
 from bucketlake.ops.key_index import cache, cross_partition, key_layers
 from bucketlake.ops.key_index.cache import IndexReader, cached_index, open_index
@@ -201,6 +202,19 @@ def test_keys_that_share_a_hash_are_told_apart(arrivals: list[list[tuple[int, in
         expected |= last
         assert known.find(alike(list(range(22)))).tolist() == [expected.get(key, ABSENT) for key in range(22)]
     assert sum(len(run) for run in known.runs) == len(expected)
+
+
+def test_large_runs_grow_only_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_run, "LARGE_RUN", 64)
+    known = GrowingRun([])
+    for start in range(0, 4_000, 10):
+        values = np.arange(start, start + 10)
+        known.put(Keys((values * 7_919 % 1_000).astype(np.uint32), pa.array(values)), (values % 9).astype(np.int32))
+        assert max(map(len, known.runs)) <= max(64, sum(map(len, known.runs)) // 8)
+    values = np.arange(4_010)
+    found = known.find(Keys((values * 7_919 % 1_000).astype(np.uint32), pa.array(values)))
+    assert found.tolist() == [*(values[:4_000] % 9).tolist(), *[ABSENT] * 10]
+    assert len(known.runs) < 40
 
 
 def test_runs_of_texts_are_compared_by_value() -> None:

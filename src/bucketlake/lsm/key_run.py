@@ -26,6 +26,7 @@ Mask = npt.NDArray["np.bool_"]
 KeyHashes = npt.NDArray["np.uint32"]
 ABSENT, GONE = -1, -2  # not known; known to lie nowhere
 WHOLE = {Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.DATE, Root.TIME}
+LARGE_RUN = 1 << 22  # keys
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,7 +173,8 @@ class KeyRun:
 @dataclass(slots=True)
 class GrowingRun:
     """Keys that keep coming, each once, with places that may change. Runs fall in size by half and more, so that there
-    are few and each is merged seldom."""
+    are few and each is merged seldom; but large ones are merged only to a small part of all keys, as merging takes
+    twice the memory of what is merged."""
 
     runs: list[KeyRun]
 
@@ -194,7 +196,8 @@ class GrowingRun:
         if not left.any():
             return
         new = KeyRun.of(keys.take(left), places[left])
-        while self.runs and len(self.runs[-1]) < 2 * len(new):
+        most = max(LARGE_RUN, sum(map(len, self.runs)) // 8)
+        while self.runs and len(self.runs[-1]) < 2 * len(new) and len(self.runs[-1]) + len(new) <= most:
             new = KeyRun.merged([self.runs.pop(), new])
         self.runs.append(new)
 
