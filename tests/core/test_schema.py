@@ -201,7 +201,9 @@ def test_binary_partitions_need_folders_with_names():
     assert create({"partition.legacy-name": "false"}, partition=["b"], a="INT", b="BYTES").partition_keys == ("b",)
 
 
-@pytest.mark.parametrize("word", ["primaryKey", "PRIMARY_KEY", "primary_keys", "pk", "partitionBy", "partitioned_by"])
+@pytest.mark.parametrize(
+    "word", ["primaryKey", "PRIMARY_KEY", "primary_keys", "pk", "partitionBy", "partitioned_by", "primry-key"]
+)
 @pytest.mark.filterwarnings("ignore:option")
 def test_other_words_for_keys_are_told(word):
     """A table without its key was made, with a warning at most: its rows were added where they were to replace others."""

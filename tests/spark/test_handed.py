@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import namedtuple
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -11,6 +12,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from pyspark.sql import Row
 
 import bucketlake
 from bucketlake import InvalidError, UnsupportedError
@@ -25,6 +27,7 @@ GIVEN: dict[str, Callable[[], Any]] = {
     "arrow": lambda: pa.table({"id": pa.array([1, 2], pa.uint8()), "s": pa.array(["a", None], pa.string_view())}),
     "reader": lambda: pa.table({"id": [1, 2], "s": ["a", None]}).to_reader(),
     "columns": lambda: {"id": [1, 2], "s": ["a", None]},
+    "rows of Spark": lambda: [Row(id=1, s="a"), Row(id=2, s=None)],
     "rows": lambda: [{"id": 1, "s": "a"}, {"id": 2}],
     "batches": lambda: (pa.record_batch({"id": [one], "s": [text]}) for one, text in ((1, "a"), (2, None))),
 }
@@ -39,13 +42,28 @@ def test_rows_of_this_process(classic: Lake, kind: str) -> None:
     """They make a table, come to one, and are merged, under the rules of DataFrames: names by the session's case."""
     classic.write_table(GIVEN[kind](), "db.made", primary_key="id", bucket=1)
     assert rows(classic, "db.made") == [(1, "a"), (2, None)]
-    if kind in ("pandas", "rows"):
+    if kind in ("pandas", "rows", "rows of Spark"):
         classic.sql("CREATE TABLE db.t (ID INT, S STRING, d DECIMAL(4, 1))")
         classic.table("db.t").write(GIVEN[kind]())
         assert rows(classic, "db.t") == [(1, "a", None), (2, None, None)]
         merge = classic.table("db.made").merge(GIVEN[kind](), "made.id = source.id")
         merge.whenMatched("source.id = 2").delete().merge()
         assert rows(classic, "db.made") == [(1, "a")]
+
+
+def test_what_is_no_rows_is_told(classic: Lake) -> None:
+    row = namedtuple("row", "id")(1)
+    classic.sql("CREATE TABLE db.t (id INT, t TIMESTAMP)")
+    with pytest.raises(InvalidError, match=r"the rows come first: write_table\(rows, 'db.table'\)"):
+        classic.write_table("db.t", [{"id": 1}])  # type: ignore[arg-type]
+    with pytest.raises(InvalidError, match=r"row\._asdict"):
+        classic.write_table([row], "db.t")
+    with pytest.raises(InvalidError, match=r"row\.asDict\(True\); lake.write_table"):
+        classic.catalog.table("db.t").write_arrow([Row(id=1)])
+    classic.sql("INSERT INTO db.t VALUES (1, TIMESTAMP'2024-01-01 12:00:00')")
+    before = classic.table("db.t").read().collect()
+    classic.write_table(before, "db.t")  # times without a zone, in the session's
+    assert classic.table("db.t").read().collect() == [*before, *before]
 
 
 def test_no_row_is_lost_behind_chunks_without_rows(classic: Lake) -> None:

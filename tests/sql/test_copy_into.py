@@ -173,6 +173,7 @@ def test_exports(classic: Lake, folder: Path) -> None:
 REFUSED = {
     "FILE_FORMAT = (TYPE = ORC)": "Unsupported file format type: ORC. Supported types",
     "FILE_FORMAT = (FIELD_DELIMITER = ',')": "FILE_FORMAT must include TYPE",
+    "FILE_FORMAT = (TYPE = CSV SKIP_HEADER = 1)": "expected , or .*SKIP_HEADER.*commas between options",
     "FILE_FORMAT = (TYPE = CSV, TYPE = CSV)": "Duplicate FILE_FORMAT option",
     "FILE_FORMAT = (TYPE = CSV, QUOTES = TRUE)": "Unsupported FILE_FORMAT options for import: QUOTES.*did you mean QUOTE",
     "FILE_FORMAT = (TYPE = JSON, FIELD_DELIMITER = ',')": "Unsupported FILE_FORMAT options",

@@ -63,8 +63,35 @@ def test_values_keep_their_types(lake: Lake) -> None:
     row = lake.sql(f"EXECUTE IMMEDIATE 'SELECT {marks}' USING {twice}").collect()[0]
     assert list(row)[1::2] == list(given.values())
     assert list(row)[0::2] == list(lake.spark.sql(f"SELECT {', '.join(given)}").collect()[0])
-    with pytest.raises(UnsupportedError, match="array<int>"):
-        lake.sql("EXECUTE IMMEDIATE 'SELECT ?' USING array(1)")
+    for value, told in (("array(INTERVAL '1' YEAR)", "a value of type interval year"), ("parse_json('1')", "variant")):
+        with pytest.raises(UnsupportedError, match=told):
+            lake.sql(f"EXECUTE IMMEDIATE 'SELECT ?' USING {value}")
+
+
+def test_values_may_be_nested_or_intervals(lake: Lake) -> None:
+    """They were refused, or an error of PySpark's; members keep their names and types, NaN and null included."""
+    lake.sql("CREATE TABLE t (id INT, s STRING)")
+    given = [
+        "array(array(1Y, NULL), array())",
+        "map('k', struct(1.5, DATE'2024-01-01', TIMESTAMP'2024-01-01 01:02:03'))",
+        "named_struct('a b', array(INTERVAL '-1 02:03:04.5' DAY TO SECOND, NULL), 'c', map(), 'd', double('nan'))",
+        "INTERVAL '1 2' DAY TO HOUR",
+        "INTERVAL '-1-2' YEAR TO MONTH",
+        "CAST(NULL AS ARRAY<INT>)",
+    ]
+    lake.sql(
+        f"EXECUTE IMMEDIATE 'INSERT INTO t VALUES {', '.join(f'({n}, to_json(struct(? AS v)))' for n in range(6))}' USING {', '.join(given)}"
+    )
+    wanted = ", ".join(f"to_json(struct({value} AS v))" for value in given)
+    found = [row.s for row in lake.sql("SELECT s FROM t ORDER BY id").collect()]
+    assert found == list(lake.spark.sql(f"SELECT {wanted}").collect()[0])
+    given.pop()  # Spark forgets the type of a null
+    types = f"EXECUTE IMMEDIATE 'SELECT {', '.join('typeof(?)' for _ in given)}' USING {', '.join(given)}"
+    assert list(lake.sql(types).collect()[0]) == list(lake.spark.sql(types).collect()[0])
+    given = {"a": dt.timedelta(days=-1, microseconds=7), "b": [dt.timedelta(hours=1)]}
+    lake.sql("INSERT INTO t VALUES (7, CAST(:a AS STRING) || CAST(:b[0] AS STRING))", given)
+    seconds = "INTERVAL '-0 23:59:59.999993' DAY TO SECONDINTERVAL '0 01:00:00' DAY TO SECOND"
+    assert lake.sql("SELECT s FROM t WHERE id = 7").collect()[0][0] == seconds
 
 
 def test_values_go_by_name_or_place_as_sparks_do(lake: Lake) -> None:

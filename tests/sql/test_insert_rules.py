@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from pyspark.sql import types as T
 from tests.profile import later
 
 from bucketlake.errors import AlreadyExistsError, CommitUnknownError, InvalidError, StorageError
@@ -383,3 +384,24 @@ def test_constants_of_partitions(classic: Lake) -> None:
         classic.sql(f"INSERT OVERWRITE db.reals PARTITION (p = {value}) VALUES ({k})")
         classic.sql(f"INSERT OVERWRITE db.reals PARTITION (p = {value}) VALUES ({k})")
     assert [row.p for row in classic.sql("SELECT p FROM db.reals ORDER BY k").collect()] == [1e300, 1.5, 2.0, 1.0, -0.5]
+
+
+def test_a_partition_of_null_that_a_default_replaces(classic: Lake) -> None:
+    """Every null is the default, so that the row lies elsewhere: the error named no way to say it."""
+    classic.sql("CREATE TABLE db.parts (k INT, p INT DEFAULT 5) PARTITIONED BY (p)")
+    with pytest.raises(InvalidError, match="does not belong to this partition.*name the default of p instead: 5"):
+        classic.sql("INSERT OVERWRITE db.parts PARTITION (p = NULL) SELECT 1")
+    classic.sql("INSERT OVERWRITE db.parts PARTITION (p = 5) SELECT 1")
+    classic.sql("TRUNCATE TABLE db.parts PARTITION (p = 6)")  # nothing to remove, as with Apache Paimon's connector
+    assert [tuple(row) for row in classic.sql("SELECT * FROM db.parts").collect()] == [(1, 5)]
+
+
+@pytest.mark.skipif(not hasattr(T, "TimeType"), reason="PySpark has no times of day yet")
+def test_times_of_day_become_timestamps_of_today(classic: Lake) -> None:
+    """As Spark casts them; to columns TIME, which are milliseconds in DataFrames, they are refused: it casts to seconds."""
+    classic.sql("CREATE TABLE db.times (t TIMESTAMP, n TIMESTAMP_NTZ, d TIME)")
+    classic.sql("INSERT INTO db.times (t, n) SELECT TIME'01:02:03', TIME'01:02:03'")
+    found = classic.sql("SELECT date_format(t, 'HH:mm:ss'), date_format(n, 'HH:mm:ss') FROM db.times").collect()
+    assert [tuple(row) for row in found] == [("01:02:03", "01:02:03")]
+    with pytest.raises(InvalidError, match="cannot safely cast"):
+        classic.sql("INSERT INTO db.times (d) SELECT TIME'01:02:03'")

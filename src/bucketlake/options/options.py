@@ -368,6 +368,11 @@ _DEFINING = {
 }
 
 
+def _near_defining(key: str) -> str | None:
+    """What a slip of the pen (`primry-key`) defines of a table."""
+    return {"primary-key": "primary_key", "partition": "partition_by"}.get(near_key(key) or "")
+
+
 def _refuse_other_words(key: str) -> None:
     """InvalidError for what would be a property of the caller's own, though it is meant to define the table."""
     meant = _DEFINING.get(_letters(key))
@@ -380,12 +385,12 @@ def _refuse_other_words(key: str) -> None:
 
 
 def refuse_key_words(options: Mapping[str, Any], columns: Sequence[str], *, keyed: bool, partitioned: bool) -> None:
-    """InvalidError for an option of a new table that is another word for its key or its partitions and names columns,
-    where the table gets none: its rows would be added where they are to replace others. With other values it is a
-    property of the table's own, as all unknown ones."""
+    """InvalidError for an option of a new table that is another word for its key or its partitions, or a slip of one,
+    and names columns, where the table gets none: its rows would be added where they are to replace others. With other
+    values it is a property of the table's own, as all unknown ones."""
     known = {name.lower() for name in columns}
     for key, value in options.items():
-        meant = None if find_option(key) is not None else _DEFINING.get(_letters(key))
+        meant = None if find_option(key) is not None else _DEFINING.get(_letters(key)) or _near_defining(key)
         named = {name.strip().lower() for name in str(value).split(",")}
         if named <= known and ((meant == "primary_key" and not keyed) or (meant == "partition_by" and not partitioned)):
             remedy = "write PARTITIONED BY, or give partition_keys"

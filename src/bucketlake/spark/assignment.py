@@ -149,7 +149,7 @@ def _castable(source: T.DataType, target: T.DataType) -> bool:
     if isinstance(target, strings()):
         return True
     if isinstance(target, T.BinaryType):
-        return isinstance(source, strings())
+        return isinstance(source, (*strings(), T.VariantType))
     if isinstance(target, T.VariantType):
         return isinstance(source, T.AtomicType)
     if isinstance(source, T.VariantType):
@@ -160,6 +160,8 @@ def _castable(source: T.DataType, target: T.DataType) -> bool:
         return isinstance(source, (*strings(), T.NumericType, T.BooleanType, T.TimestampType))
     if isinstance(target, T.TimestampType) and isinstance(source, T.NumericType):
         return True
+    if source.simpleString().startswith("time("):  # a class that PySpark has not had always; to numbers it is seconds,
+        return isinstance(target, (T.TimestampType, T.TimestampNTZType))  # and columns TIME are milliseconds
     return isinstance(target, _DATETIMES) and isinstance(source, (*strings(), *_DATETIMES))
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.ops.rows.given import arrow_input, batches_of
@@ -35,6 +36,8 @@ def frame_of(spark: SparkSession, rows: Any) -> DataFrame:
     require_running(spark)
     if isinstance(rows, str):
         raise InvalidError("cannot write this", type="str", remedy="lake.spark.read.csv(path) and its like read files")
+    if isinstance(rows, (list, tuple)) and rows and isinstance(rows[0], T.Row):  # whose times are the session's
+        return spark.createDataFrame(list(rows))
     given = arrow_input(rows)
     batches = list(batches_of(given))
     known = getattr(given, "schema", None)

@@ -157,6 +157,8 @@ class Lake:
         Spec: docs/dataframes.md
         """
         check_flags(by_position=by_position)
+        if isinstance(frame, str) and not isinstance(name, str):
+            raise InvalidError("the rows come first", remedy="write_table(rows, 'db.table')")
         rows = frame_of(self.spark, frame)
         columns = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
         with told_as_ours():

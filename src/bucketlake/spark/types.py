@@ -490,6 +490,17 @@ def _relaxed(kind: pa.DataType) -> pa.DataType:
     return pa.list_(_relaxed(kind.value_type)) if pa.types.is_list(kind) else kind
 
 
+def sql_type(kind: T.DataType) -> str:
+    """A Spark type as SQL declares it, names in backticks."""
+    if isinstance(kind, T.StructType):
+        return f"STRUCT<{', '.join(f'{quoted(item.name)}: {sql_type(item.dataType)}' for item in kind)}>"
+    if isinstance(kind, T.ArrayType):
+        return f"ARRAY<{sql_type(kind.elementType)}>"
+    if isinstance(kind, T.MapType):
+        return f"MAP<{sql_type(kind.keyType)}, {sql_type(kind.valueType)}>"
+    return str(kind.simpleString())
+
+
 def arrow_layout(fields: Sequence[DataField]) -> pa.Schema:
     """The Arrow schema in which rows go to Spark: microseconds, TIME as int milliseconds, all nullable."""
     return pa.schema([pa.field(item.name, _spark_arrow(item.type)) for item in fields])

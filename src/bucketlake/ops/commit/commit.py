@@ -243,7 +243,8 @@ class Commit:
             target = spec_filter(self._store, [spec]) if spec else None
             outside = [e for e in new.table if target is not None and not target(e.partition)]
             if outside:
-                raise InvalidError("a partition is overwritten, and a row does not belong to this partition", spec=spec)
+                what = "a partition is overwritten, and a row does not belong to this partition"
+                raise InvalidError(what, spec=spec, remedy=self._named_by_default(spec or {}))
         compacting = [message for message in messages if compacts(message)]
         rebase = Rebase(self._store, messages, self._moves)
 
@@ -264,6 +265,11 @@ class Commit:
         if compacting:
             published = self._compact(compacting, identifier, notes, published)
         return published
+
+    def _named_by_default(self, spec: Mapping[str, object]) -> str | None:
+        """What to say instead of a null for which a column's default is written, as for every null."""
+        fields = [self._store.schema.field(name) for name, value in spec.items() if value is None]
+        return next((f"name the default of {f.name} instead: {f.default}" for f in fields if f.default), None)
 
     def truncate(self, identifier: int = BATCH_COMMIT_IDENTIFIER, *, notes: CommitProperties | None = None) -> Snapshot:
         """Delete all rows, with a new snapshot."""

@@ -181,9 +181,12 @@ def _plain_batches(data: Given) -> Iterator[pa.RecordBatch]:
         elif _is_frame(part):
             yield from _plain_batches(arrow_input(part))
         else:
-            raise InvalidError(
-                "not a record batch", type=_kind(part), remedy=f"give {_TAKEN}, or an iterable of batches"
-            )
+            remedy = f"give {_TAKEN}, or an iterable of batches"
+            if isinstance(part, tuple) and hasattr(part, "__fields__"):
+                remedy = "give PySpark's rows as dicts, row.asDict(True); lake.write_table takes them as they are"
+            elif isinstance(part, tuple) and hasattr(part, "_asdict"):
+                remedy = "give named tuples as dicts, row._asdict()"
+            raise InvalidError("not a record batch", type=_kind(part), remedy=remedy)
 
 
 def _is_frame(part: Any) -> bool:

@@ -20,7 +20,7 @@ from pyspark.sql import types as T
 from bucketlake.errors import AlreadyExistsError, InvalidError, UnsupportedError
 from bucketlake.lazy import pa
 from bucketlake.spark.raised import condition_of, interrupts_stay, told_as_ours
-from bucketlake.spark.types import as_nullable, collected, framed, quoted
+from bucketlake.spark.types import as_nullable, collected, framed, quoted, sql_type
 from bucketlake.sql.compound.targets import SetName, into_targets, qualifiers, set_targets
 from bucketlake.sql.compound.tree import HIDES, Block, Branch, Declared, Each, Handler, Jump, Loop, Node, Run, Text
 from bucketlake.sql.query.immediate import is_query
@@ -177,7 +177,7 @@ class Script:
             return
         value = self._sql(node.value, "SELECT (", ") AS c0")
         name = self._fresh()
-        with self._of_rows("", [name], [_type_text(value.schema[0].dataType)]):
+        with self._of_rows("", [name], [sql_type(value.schema[0].dataType)]):
             self._fill([name], ["c0"], value)
             self._first(node, f"({name} = ")
 
@@ -216,7 +216,7 @@ class Script:
             raise InvalidError("a name of FOR is there twice", columns=names, remedy="rename it")
         told = T.StructType([T.StructField(f"c{place}", item.dataType) for place, item in enumerate(schema)])
         rows = rows.rename_columns(told.names)
-        with self._of_rows(node.row, names, [_type_text(item.dataType) for item in schema]):
+        with self._of_rows(node.row, names, [sql_type(item.dataType) for item in schema]):
             for place in range(rows.num_rows):
                 self._fill(names, told.names, _frame(self.lake.spark, rows.slice(place, 1), told))
                 self._tell()
@@ -288,7 +288,7 @@ class Script:
             values = ", ".join(f"{quote_text(name)}, {quoted(held)}" for name, held in scope.held.items())
             row, label = f"named_struct({values})", quoted(scope.label)
             if len(scope.told) < len(scope.held):
-                kind = _type_text(self.lake.spark.sql(f"SELECT {row}").schema[0].dataType)
+                kind = sql_type(self.lake.spark.sql(f"SELECT {row}").schema[0].dataType)
                 if scope.told:
                     self._drop(scope.label)
                 self._session_variable(scope.label, Text(kind, 0))
@@ -363,17 +363,6 @@ def _frame(spark: SparkSession, rows: pa.Table, schema: T.StructType) -> DataFra
     found = framed(spark, rows.rename_columns(names), wide)
     columns = [F.col(name).cast(item.dataType) for name, item in zip(names, schema, strict=True)]
     return found.select(*columns).toDF(*schema.names)
-
-
-def _type_text(kind: T.DataType) -> str:
-    """A type as SQL declares it, names in backticks."""
-    if isinstance(kind, T.StructType):
-        return f"STRUCT<{', '.join(f'{quoted(item.name)}: {_type_text(item.dataType)}' for item in kind)}>"
-    if isinstance(kind, T.ArrayType):
-        return f"ARRAY<{_type_text(kind.elementType)}>"
-    if isinstance(kind, T.MapType):
-        return f"MAP<{_type_text(kind.keyType)}, {_type_text(kind.valueType)}>"
-    return str(kind.simpleString())
 
 
 def _handler(handlers: Sequence[Handler], error: Exception) -> Handler | None:

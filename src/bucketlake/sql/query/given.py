@@ -266,6 +266,11 @@ def literal(value: Any, name: str) -> str:
         return f"timestamp_micros({(value.astimezone(dt.timezone.utc) - _EPOCH) // _MICROSECOND})"
     if isinstance(value, dt.date):
         return f"DATE'{value.isoformat()}'"
+    if isinstance(value, dt.time):
+        return f"TIME'{value.isoformat()}'"
+    if isinstance(value, dt.timedelta):
+        seconds = Decimal(value.seconds) + Decimal(value.microseconds).scaleb(-6)
+        return f"make_dt_interval({value.days}, 0, 0, {seconds:f}BD)"
     if isinstance(value, (list, tuple)):
         return f"array({', '.join(literal(item, name) for item in value)})"
     raise UnsupportedError(

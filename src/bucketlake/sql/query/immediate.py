@@ -13,8 +13,11 @@ import datetime as dt
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.spark.types import quoted
+from bucketlake.spark.types import quoted, sql_type
 from bucketlake.sql.query.given import Written, literal, marker_names, with_identifiers, with_values
 from bucketlake.sql.query.named import passing_views
 from bucketlake.sql.text.text import Cursor, tokenize
@@ -22,7 +25,6 @@ from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import DataType
 
     from bucketlake.spark.session import Lake
     from bucketlake.sql.text.names import LakeName
@@ -31,7 +33,9 @@ if TYPE_CHECKING:
 _LEADS = frozenset(["SELECT", "VALUES", "TABLE", "WITH", "FROM"])
 _CHANGES = frozenset(["INSERT", "MERGE", "UPDATE", "DELETE"])
 _PLAIN = ("void", "boolean", "int", "string", "double", "binary", "date")  # what their literals are by themselves
-_CAST = ("tinyint", "smallint", "bigint", "float", "timestamp")  # others by a literal that is cast; decimals too
+# Others by a literal that is cast.
+_CAST = (T.ByteType, T.ShortType, T.LongType, T.FloatType, T.TimestampType, T.DecimalType, T.DayTimeIntervalType)
+_SHOWN = (T.YearMonthIntervalType, T.CalendarIntervalType)  # Python has no such values: Spark says them as text
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,13 @@ class _Immediate:
         """The text and the values, as Python has them or, where that would change their type, as SQL writes them."""
         columns = ", ".join(f"({source}) AS c{at}" for at, source in enumerate((self.text, *self.values)))
         frame = lake.spark.sql(f"SELECT {columns}")
-        return [_typed(value, field.dataType) for value, field in zip(frame.collect()[0], frame.schema, strict=True)]
+        kinds = [item.dataType for item in frame.schema]
+        for kind in kinds:
+            _require_values(kind)
+        if any(isinstance(kind, _SHOWN) for kind in kinds):
+            named = [(F.col(f"c{at}"), kind) for at, kind in enumerate(kinds)]
+            frame = frame.select(*[each.cast("string") if isinstance(kind, _SHOWN) else each for each, kind in named])
+        return [_typed(value, kind) for value, kind in zip(frame.collect()[0], kinds, strict=True)]
 
     def _set(self, lake: Lake, found: DataFrame) -> None:
         view = f"immediate_{lake.catalog.env.clock.new_uuid().replace('-', '')}"
@@ -90,15 +100,50 @@ class _Immediate:
             lake.spark.sql(f"SET VARIABLE ({variables}) = (SELECT * FROM {view})")
 
 
-def _typed(value: Any, kind: DataType) -> Any:
-    told = kind.simpleString()
+def _typed(value: Any, kind: T.DataType) -> Any:
+    """A value as Python has it, or as SQL writes it with its type."""
+    told = sql_type(kind)
     if told in _PLAIN:
         return value
     if told == "timestamp_ntz" and isinstance(value, dt.datetime):
         return Written(f"TIMESTAMP_NTZ'{value.isoformat(sep=' ')}'")
-    if value is None or told in _CAST or told.startswith("decimal("):
+    if isinstance(value, dt.time):
+        return value  # the type is no word of every session's SQL
+    if value is None or isinstance(kind, _CAST):
         return Written(f"CAST({literal(value, told)} AS {told})")
-    raise UnsupportedError(f"EXECUTE IMMEDIATE: a value of type {told}", remedy="write it in the statement")
+    if isinstance(kind, T.YearMonthIntervalType) and isinstance(value, str):
+        return Written(value)
+    if isinstance(kind, T.CalendarIntervalType) and isinstance(value, str):
+        return Written(f"CAST({literal(value, told)} AS {told})")
+    return Written(f"CAST({_built(value, kind)} AS {told})")
+
+
+def _require_values(kind: T.DataType, within: bool = False) -> None:
+    """UnsupportedError for types of whose values SQL or Python has none."""
+    if isinstance(kind, T.ArrayType):
+        parts = [kind.elementType]
+    elif isinstance(kind, T.MapType):
+        parts = [kind.keyType, kind.valueType]
+    else:
+        parts = [item.dataType for item in kind] if isinstance(kind, T.StructType) else []
+    for part in parts:
+        _require_values(part, within=True)
+    told = kind.simpleString()
+    known = parts or isinstance(kind, _CAST) or told in (*_PLAIN, "timestamp_ntz") or told.startswith("time(")
+    if not known and (within or not isinstance(kind, _SHOWN)):
+        raise UnsupportedError(f"EXECUTE IMMEDIATE: a value of type {told}", remedy="write it in the statement")
+
+
+def _built(value: Any, kind: Any) -> str:
+    """A nested value, of items that have their types."""
+    if isinstance(kind, T.ArrayType):
+        items, maker = [(item, kind.elementType) for item in value], "array"
+    elif isinstance(kind, T.MapType):
+        both = [((key, kind.keyType), (item, kind.valueType)) for key, item in value.items()]
+        items, maker = [one for pair in both for one in pair], "map"
+    else:
+        items, maker = [(item, kind[at].dataType) for at, item in enumerate(value)], "struct"
+    return f"{maker}({', '.join(literal(_typed(item, own), maker) for item, own in items)})"
 
 
 def is_query(text: str) -> bool:

@@ -141,7 +141,11 @@ def _format(cursor: Cursor) -> FileFormat:
         cursor.expect("=")
         given[key] = _value(cursor)
 
-    cursor.bracketed(option)
+    cursor.expect("(")
+    cursor.listed(option)
+    if not cursor.sees(")"):
+        cursor.fail("expected , or )", "write commas between options, and values of several words as texts")
+    cursor.expect(")")
     return FileFormat.of(given)
 
 

@@ -6,12 +6,14 @@ What reads a statement gets a cursor and no lake, so that nothing can have happe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.sql.text import names
 from bucketlake.sql.text.text import Cursor
+from bucketlake.types.model import quote_identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,6 +31,12 @@ class Statement(Protocol):
 Parse = Callable[[Cursor], Statement | None]
 """Reads a statement; None for one that is Spark's. InvalidError or UnsupportedError for what cannot be meant."""
 _OF_THE_SESSION = ("USE", "SET", "RESET", "CALL", "EXECUTE")  # ours whichever catalog is the current one
+_OF_ROWS = ("DELETE", "INSERT", "MERGE", "UPDATE")
+_ODD = (
+    "Table `unknown`",
+    "[INTERNAL_ERROR]",
+    "[UNSUPPORTED_INSERT.",
+)  # what Spark says of a table that is a view's rows
 NO_TABLE = names.LakeName("", "")  # of statements that are about no table that is there
 
 
@@ -56,8 +64,29 @@ def execute(lake: Lake, statement: str, parse: Parse, foreign: Callable[[], Data
         return found.run(lake, NO_TABLE) if spoken or catalog in lake.catalog_names else foreign()
     name = names.find(lake, cursor.subject)
     if name is None and names.is_sparks(lake, cursor.subject):
-        return foreign()
+        with _told_of_views(lake, cursor):
+            return foreign()
     return found.run(lake, name or names.target(lake, cursor.subject))
+
+
+@contextmanager
+def _told_of_views(lake: Lake, cursor: Cursor) -> Iterator[None]:
+    """Rows of temporary views are not changed: Spark says so of a table without a name, or of itself."""
+    try:
+        yield
+    except Exception as error:
+        subject, words = cursor.subject or (), (token.value.upper() for token in cursor.tokens)
+        verb = next((word for word in words if word in _OF_ROWS), None)
+        if verb is None or not any(told in str(error) for told in _ODD) or len(subject) > 1:
+            raise
+        if not names.is_temp_view(lake, subject[0]):
+            raise
+        hidden = names.target(lake, (lake.current_database, *subject))
+        remedy = "name the table that it reads"
+        if lake.catalog.table_exists(hidden.full):
+            remedy = f"it hides the table {hidden.full}: write {verb} with its whole name"
+        what = f"[EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE] {verb} expects a table but {quote_identifier(subject[0])} is a"
+        raise InvalidError(f"{what} temporary view", remedy=remedy) from error
 
 
 def _catalog(subject: tuple[str, ...] | None, found: Statement) -> str:
