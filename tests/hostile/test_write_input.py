@@ -74,6 +74,13 @@ def test_rows_of_every_kind(table: Table, kind: str) -> None:
     assert table.to_arrow().to_pylist() == [ROW]
 
 
+def test_a_pandas_index_with_a_name_is_left_out_with_a_warning(table: Table) -> None:
+    """It was a column before `groupby` or `set_index`."""
+    with pytest.warns(UserWarning, match=r"the index \(s\) is left out: reset_index"):
+        table.write_arrow(pd.DataFrame([ROW]).set_index("s"))
+    assert table.to_arrow().column("s").to_pylist() == [None]
+
+
 def test_a_key_that_only_a_later_row_has(table: Table) -> None:
     table.write_arrow([{"p": "b", "k": 2, "s": None, "e": None, "d": None}, ROW])
     assert table.to_arrow(where="k = 2").to_pylist() == [{**dict.fromkeys(ROW), "p": "b", "k": 2}]

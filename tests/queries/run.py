@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bucketlake.errors import BucketlakeError
 from bucketlake.spark.read.reader import Need, pruned
+from bucketlake.spark.read.united import apart
 from bucketlake.spark.session import Lake
 from bucketlake.sql.query import joined, query
 from bucketlake.sql.text import names
@@ -144,6 +145,7 @@ class Bench:
         self._probe = Lake(_Session(lake.spark), lake.catalog)  # type: ignore[arg-type]
         self._probe.current_database = "db"
         monkeypatch.setattr(query, "pruned", self._pruned)
+        monkeypatch.setattr(query, "apart", lambda name: apart(self.spark.table(name)))
         monkeypatch.setattr(names, "is_temp_view", lambda lake, name: False)
         # Every column of every table narrows it by what it is joined with: rows that are missed tell of a wrong proof.
         monkeypatch.setattr(

@@ -251,3 +251,30 @@ def test_two_loads_of_the_same_files_side_by_side(classic: Lake, folder: Path, m
     assert rows(classic, "SELECT * FROM db.t") == [(1, "Alice"), (2, "Bob")]
     data = [path for path in (Path(classic.table("db.t").path) / "bucket-0").iterdir() if path.name.startswith("data-")]
     assert len(data) == 2, "what the second had written of both is gone"
+
+
+def test_names_of_files_may_need_escapes(classic: Lake, folder: Path) -> None:
+    """Such a file was told of with 0 rows, and one whose rows were left out was taken for loaded: it was skipped."""
+    classic.sql("CREATE TABLE db.u (id INT, s STRING)")
+    names = ["a b.csv", "ü.csv", "p%20+q.csv"]
+    for name in names:
+        (folder / name).write_text("1,a\n")
+        (folder / f"bad {name}").write_text("1,b\nx,c\n")
+    copy = f"COPY INTO db.u FROM '{folder}' {CSV} PATTERN = '^(bad )?[aüp]( b|%20.q)?[.]csv$'"
+    for mode, good in (("SKIP_FILE", 0), ("CONTINUE", 1)):
+        found = {row.file_name: tuple(row)[1:5] for row in classic.sql(f"{copy} ON_ERROR = {mode}").collect()}
+        status = "PARTIALLY_LOADED" if good else "LOAD_FAILED"
+        skipped = ("SKIPPED", 0, 0, 0)
+        assert {name: found[name] for name in names} == dict.fromkeys(names, skipped if good else ("LOADED", 1, 1, 0))
+        assert {found[f"bad {name}"] for name in names} == {(status, good, 2, 1)}
+    assert rows(classic, "SELECT s, count(*) FROM db.u GROUP BY s ORDER BY s") == [("a", 3), ("b", 3)]
+
+
+def test_files_that_are_not_what_is_said(classic: Lake, folder: Path) -> None:
+    classic.sql("CREATE TABLE db.u (id INT, l ARRAY<INT>)")
+    (folder / "no.parquet").write_text("no parquet")
+    (folder / "l.json").write_text('{"id": 1, "l": [1]}')
+    with pytest.raises(InvalidError, match=r"not PARQUET, or is damaged.*no\.parquet.*PATTERN"):
+        classic.sql(f"COPY INTO db.u FROM '{folder}' FILE_FORMAT = (TYPE = PARQUET) PATTERN = 'no.parquet'")
+    with pytest.raises(UnsupportedError, match=r"nested values from JSON files.*column=l.*FROM json\.`"):
+        classic.sql(f"COPY INTO db.u FROM '{folder}' FILE_FORMAT = (TYPE = JSON) PATTERN = 'l.json'")

@@ -13,6 +13,7 @@ Spec: docs/spec/writing.md#input
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -110,6 +111,9 @@ def _of_pandas(data: Any) -> pa.Table:
         raise InvalidError("columns whose names are not text", columns=odd[:10], remedy="rename the columns")
     if len(set(columns)) < len(columns):
         raise InvalidError("columns that occur more than once", columns=sorted({*columns})[:10])
+    index = [str(name) for name in data.index.names if name is not None]
+    if index:  # as `groupby` and `set_index` make it of a column
+        warnings.warn(f"the index ({', '.join(index)}) is left out: reset_index() makes it a column", stacklevel=2)
     return pa.Table.from_pandas(data, preserve_index=False)
 
 

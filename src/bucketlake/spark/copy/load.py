@@ -11,14 +11,17 @@ Spec: docs/sql/copy-into.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import field
+from urllib.parse import unquote
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.ops.commit.loads import Loading, SourceFile, loaded, record_loaded, without_loaded
 from bucketlake.ops.write.prepare import new_commit_user
 from bucketlake.schema.schema import TableSchema
@@ -44,6 +47,8 @@ RESULT = T.StructType(
     ]
 )
 _FILE, _CORRUPT, _BAD = "__bucketlake_file", "__bucketlake_corrupt", "__bucketlake_bad"
+_NESTED = (T.StructType, T.ArrayType, T.MapType)
+_UNREAD = re.compile(r"\[FAILED_READ_FILE[^\n]*")
 _CAST = "Source data contains values that cannot be converted to the target type."
 
 
@@ -61,8 +66,10 @@ class Load:
 
 @dataclass(slots=True)
 class _Seen:
-    """What a file holds: rows, how many of them are malformed or cannot be cast, and the first that is said of one."""
+    """What a file holds: rows, how many of them are malformed or cannot be cast, and the first that is said of one.
+    `told`: its name as rows of Spark's have it, in a URL's escapes."""
 
+    told: str = ""
     rows: int = 0
     errors: int = 0
     first: str | None = None
@@ -124,11 +131,13 @@ class _Run:
 
     def run(self, files: Sequence[SourceFile], options: Mapping[str, str]) -> list[tuple[object, ...]]:
         """Read, check, write, remember."""
-        frame = self._read(files, options)
-        self._values = {name: self._value(name, frame) for name in self.columns}
-        # What is counted and what is written are the same rows, whatever becomes of files and executors meanwhile.
-        frame = decided(frame.withColumn(_BAD, self._wrong(frame)))
-        return self._load(frame, files, self._seen(frame))
+        with _told_of_files(self.request.format.name):
+            frame = self._read(files, options)
+            self._values = {name: self._value(name, frame) for name in self.columns}
+            # What is counted and what is written are the same rows, whatever becomes of files and executors meanwhile.
+            frame = decided(frame.withColumn(_BAD, self._wrong(frame)))
+            seen = self._seen(frame)
+        return self._load(frame, files, seen)
 
     def _read(self, files: Sequence[SourceFile], options: Mapping[str, str]) -> DataFrame:
         """The files' columns under the names that they have, each row's file, and what is malformed."""
@@ -164,6 +173,12 @@ class _Run:
         column = F.col(quoted(source))
         if frame.schema[source].dataType == kind:
             return column
+        if isinstance(kind, _NESTED) and isinstance(frame.schema[source].dataType, T.StringType):
+            told, name = self.request.format.name, self.table.schema.field(name).name
+            remedy = (
+                f"leave it out of the column list, or INSERT … SELECT … FROM {told.lower()}.`{self.request.source}`"
+            )
+            raise UnsupportedError(f"nested values from {told} files", column=name, remedy=remedy)
         found = column.try_cast(shown) if self.rules.ansi else column.cast(shown)
         return found if shown == kind else found.cast(kind)
 
@@ -189,7 +204,9 @@ class _Run:
         found: dict[str, _Seen] = {}
         for name, count, errors, corrupt, column in rows.collect():
             cast = None if column is None else f"Cast failure in column '{column}'. {_CAST}"
-            found[name] = _Seen(count, errors, cast if corrupt is None else f"Malformed record: {corrupt}")
+            found[unquote(name)] = _Seen(
+                name, count, errors, cast if corrupt is None else f"Malformed record: {corrupt}"
+            )
         return found
 
     def _load(
@@ -206,7 +223,7 @@ class _Run:
             if failed:
                 frame = frame.where(F.col(_CORRUPT).isNull() & F.col(_BAD).isNull())
             if failed and whole:
-                frame = frame.where(~F.col(_FILE).isin(failed))
+                frame = frame.where(~F.col(_FILE).isin([seen[name].told for name in failed]))
             self._commit(frame.select(*[value.alias(name) for name, value in self._values.items()]), given)
         else:
             record_loaded(self.table.store, given, 0)
@@ -217,6 +234,19 @@ class _Run:
         store = self.table.store
         with Loading(store, new_commit_user(store), files, again=self.request.force) as loading:
             loading.finish(write(self.spark, self.table, rows, WriteRequest(loading=loading)))
+
+
+@contextmanager
+def _told_of_files(format_name: str) -> Iterator[None]:
+    """InvalidError for files that are not what FILE_FORMAT says: Spark's names them among traces."""
+    try:
+        yield
+    except Exception as error:
+        reason = _UNREAD.search(str(error))
+        if reason is None:
+            raise
+        what = f"a file that is not {format_name}, or is damaged"
+        raise InvalidError(what, reason=reason[0][:500], remedy="leave it out: PATTERN says which are read") from error
 
 
 def _row(file: SourceFile, one: _Seen, good: int) -> tuple[object, ...]:
