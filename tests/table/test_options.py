@@ -272,6 +272,8 @@ def test_a_slip_among_the_options_of_a_call_is_refused(tmp_path: Path) -> None:
             given = (ROWS,) if call == written.write_arrow else ()
             with pytest.raises(InvalidError, match=f"no such option.*did you mean '{meant}'"):
                 call(*given, **{slip: 1})
+    with pytest.raises(InvalidError, match="no such option.*did you mean 'version'"):  # not scan_version, which is it
+        written.to_arrow(verson=1)
     assert written.to_arrow(**{"my.own": 1, "changelog.precommit-compact.buffer-size": "1 mb"}).num_rows == 4
 
 

@@ -419,7 +419,8 @@ def _option_key(key: str, unknown: bool) -> str:
     elif key in _OF_OTHERS:
         remedy = f"did you mean '{_OF_OTHERS[key]}'?"
     else:
-        near = get_close_matches(key, (*_READS, *_UPKEEP, *_WRITES, *_PYTHON_NAMES), 1)
+        short = (name.removeprefix("scan_") for name in _PYTHON_NAMES)
+        near = get_close_matches(key, (*_READS, *_UPKEEP, *_WRITES, *short, *_PYTHON_NAMES), 1)
         remedy = f"did you mean '{near[0]}'?" if near else "keys of your own are TBLPROPERTIES, or have a '.' or '-'"
     raise InvalidError("no such option", option=key, remedy=remedy)
 
