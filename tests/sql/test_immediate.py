@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
 from decimal import Decimal
 
 import pytest
@@ -14,6 +15,16 @@ from bucketlake.sql.query.immediate import execute
 from bucketlake.sql.text.text import Cursor
 
 pytestmark = pytest.mark.spark
+VARIABLES = ("lowest", "text", "price", "no", "word", "of", "v")
+
+
+@pytest.fixture(autouse=True)
+def leaves_no_variables(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Sessions are shared with the tests of other files."""
+    lake = request.getfixturevalue("lake") if "lake" in request.fixturenames else None
+    yield
+    for name in VARIABLES if lake is not None else ():
+        lake.spark.sql(f"DROP TEMPORARY VARIABLE IF EXISTS {name}")
 
 
 def test_statements_reach_the_lake(lake: Lake) -> None:
