@@ -196,6 +196,28 @@ def test_deleting(place):
     assert [info.path for info in storage.walk(root)] == [f"{root}/ab"]
 
 
+@pytest.mark.parametrize("call", ["unlink", "rmdir"])
+def test_a_folder_goes_whatever_others_do_in_it_meanwhile(tmp_path, monkeypatch, call):
+    """Another process removes a file of it first, or puts one into a folder that was just emptied."""
+    storage, real = LocalStorage(), getattr(os, call)
+    for name in ("a/1", "a/2", "b/3", "4"):
+        storage.write(f"{tmp_path}/t/{name}", b"")
+    left = [2]
+
+    def meddling(name, *, dir_fd=None):
+        left[0] -= 1
+        if left[0] == 0 and call == "rmdir":
+            (tmp_path / "t" / "new").write_bytes(b"")
+        if left[0] == 0:
+            real(name, dir_fd=dir_fd) if call == "unlink" else None
+        return real(name, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, call, meddling)
+    storage.delete_tree(f"{tmp_path}/t")
+    assert left[0] < 0
+    assert not (tmp_path / "t").exists()
+
+
 def test_renaming(place):
     storage, root = place
     storage.write(f"{root}/a/x/1", b"1")

@@ -11,14 +11,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark import SparkFiles
 
 from bucketlake import Lake
-from bucketlake.errors import CorruptError, InvalidError, UnsupportedError
+from bucketlake.errors import CorruptError, InvalidError, StorageError, UnsupportedError
 from bucketlake.format.metadata.snapshot import CommitKind
 from bucketlake.format.row.binary_row import encode_rows
 from bucketlake.format.row.hashing import hash_rows
+from bucketlake.ops.rows.spill import Spill
 from bucketlake.spark import sort_compaction
 from bucketlake.spark.write import ordered
+from bucketlake.spark.write.aside import scratch
 from bucketlake.table import Table
 from bucketlake.types.model import BIGINT
 
@@ -35,6 +38,11 @@ def by_tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(ordered, "LEAST_RANGE", 4 << 10)
     monkeypatch.setattr("bucketlake.spark.read.reader.SMALL_ROWS", 10)
     yield
+
+
+def aside() -> list[Path]:
+    """Folders of rows that tasks have put aside."""
+    return list(Path(SparkFiles.getRootDirectory()).glob("bucketlake-*"))
 
 
 def everything(rows: int) -> pa.Table:
@@ -103,9 +111,7 @@ def test_rows_of_all_types_stay_exact_and_files_are_disjoint(lake: Lake) -> None
 
 @pytest.mark.usefixtures("by_tasks")
 @pytest.mark.parametrize("buffer", ["256 mb", "16 kb"])
-def test_rows_are_sorted_on_this_machines_disk(
-    classic: Lake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, buffer: str
-) -> None:
+def test_rows_are_sorted_on_this_machines_disk(classic: Lake, monkeypatch: pytest.MonkeyPatch, buffer: str) -> None:
     """Without Spark's shuffle: what tasks put aside is read once more, in one piece or run by run, and then gone."""
     made_here: list[int] = []
     asked = sort_compaction.write_ranges
@@ -116,7 +122,6 @@ def test_rows_are_sorted_on_this_machines_disk(
         return messages
 
     monkeypatch.setattr(sort_compaction, "write_ranges", write_ranges)
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     data = everything(ROWS).drop_columns(["fine", "fines"])
     options = {**SMALL, "deletion-vectors.enabled": "true", "metadata.stats-mode": "full", "write-buffer-size": buffer}
     made = classic.catalog.create_table("t", data.schema, ["day"], [], options)
@@ -128,7 +133,7 @@ def test_rows_are_sorted_on_this_machines_disk(
         classic.sql(f"CALL sys.compact(table => 't', order_strategy => '{strategy}', order_by => '{columns}')")
         assert sorted_rows(made).equals(expected)
         assert made_here.pop() >= 4
-        assert not list(tmp_path.glob("bucketlake-*"))
+        assert not aside()
     for day in (0, 1):
         found = [row["s"] for row in made.to_arrow(where=f"day = {day}").to_pylist()]
         assert found == sorted(found, key=lambda text: (text is not None, text))
@@ -136,8 +141,7 @@ def test_rows_are_sorted_on_this_machines_disk(
 
 
 @pytest.mark.usefixtures("by_tasks")
-def test_a_task_that_fails_leaves_nothing_aside(classic: Lake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+def test_a_task_that_fails_leaves_nothing_aside(classic: Lake) -> None:
     data = everything(ROWS).drop_columns(["fine", "fines"])
     made = classic.catalog.create_table("t", data.schema, ["day"], [], SMALL)
     for start in range(0, ROWS, ROWS // 3):
@@ -148,10 +152,23 @@ def test_a_task_that_fails_leaves_nothing_aside(classic: Lake, monkeypatch: pyte
     path.write_bytes(whole[:2000] + bytes(100) + whole[2100:])
     with pytest.raises(CorruptError, match=path.name):
         classic.sql("CALL sys.compact(table => 't', order_strategy => 'order', order_by => 's')")
-    assert not list(tmp_path.glob("bucketlake-*"))
+    assert not aside()
     assert made.refresh().latest_snapshot() == before
     path.write_bytes(whole)
     assert sorted_rows(made).num_rows == ROWS
+
+
+@pytest.mark.usefixtures("classic")
+def test_a_task_that_writes_on_finds_its_folder_gone() -> None:
+    """As after Ctrl-C: the write has ended in the driver, and its tasks have not noticed yet."""
+    rows = pa.record_batch({"n": [1, 2]})
+    with scratch() as folder:
+        spill = Spill(within=folder)
+        spill.write([(0, [rows])])
+        assert aside() == [Path(folder)]
+    with pytest.raises(StorageError, match="cannot create"):
+        spill.write([(0, [rows])])
+    assert not aside()
 
 
 @pytest.mark.usefixtures("by_tasks")

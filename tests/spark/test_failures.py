@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.classic.dataframe import DataFrame
@@ -313,3 +314,38 @@ def test_files_that_are_gone_say_what_to_do(classic: Lake, monkeypatch: pytest.M
             call()
         assert "Traceback" not in str(error.value)
     assert table.latest_snapshot().id == 2
+
+
+ASIDE = """
+import os, signal, sys
+import bucketlake
+from bucketlake.spark.session import new_session
+from bucketlake.spark.write import dealt
+
+dealt.gathered = lambda *given: os.kill(os.getpid(), getattr(signal, sys.argv[3]))
+spark = new_session(**{"spark.master": "local[2]", "spark.local.dir": os.path.join(sys.argv[2], "local")})
+table = bucketlake.connect(sys.argv[1], spark=spark).table("db.t")
+table.write(spark.read.parquet(os.path.join(sys.argv[2], "rows.parquet")))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM"])
+def test_a_killed_driver_leaves_nothing_aside(classic: Lake, tmp_path: Path, name: str) -> None:
+    """Killed between the job that puts rows aside on the disk and the one that takes them."""
+    classic.catalog.create_table("db.t", SCHEMA, (), ["id"], {"bucket": "80"})
+    rows = pa.table({"id": range(50_000), "v": range(50_000)}, SCHEMA)
+    pq.write_table(rows, tmp_path / "rows.parquet", row_group_size=10_000)
+    local = tmp_path / "local"
+    local.mkdir()
+    arguments = [sys.executable, "-c", ASIDE, classic.catalog.warehouse, str(tmp_path), name]
+    environment = quick.environment(tmp_path / "quick")
+    done = subprocess.run(arguments, env=environment, capture_output=True, check=False)
+    assert done.returncode == -signal.Signals[name], done.stderr[-3000:]
+    waited = threading.Event()
+    for _ in range(600):  # until its JVM has ended, too
+        if not list(local.iterdir()):
+            break
+        waited.wait(0.1)
+    assert not list(local.rglob("*"))
+    assert classic.table("db.t").latest_snapshot() is None

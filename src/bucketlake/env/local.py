@@ -30,6 +30,7 @@ T = TypeVar("T")
 SYNCS = 16  # at once: the disk puts them together
 NO_SYNC = (errno.EINVAL, errno.EROFS, errno.ENOTSUP, errno.EBADF, errno.ENOENT)  # where nothing is to be synced
 _MADE_ANEW = 5  # times that a folder is made which others remove meanwhile
+_REMOVED_ANEW = 10  # times that one is removed in which others write or remove meanwhile
 NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # a link that leads to itself leads nowhere
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
@@ -235,9 +236,7 @@ class LocalStorage:
         """See Storage. Links in the folder go, what they lead to stays."""
         self._checked(path)
         try:
-            shutil.rmtree(path)
-        except FileNotFoundError:
-            pass
+            _remove_tree(path)
         except OSError as error:
             raise _storage_error("cannot delete", path, error) from error
 
@@ -313,6 +312,15 @@ class _Output(io.BufferedWriter):
             raise _storage_error("cannot write", self._path, error) from error
 
 
+def scratch_output(path: str) -> BinaryIO:
+    """A new file in a scratch folder. Unlike `open_output` it makes no folder: one that is gone was given up by whoever
+    made it, and would lie there for ever. StorageError then."""
+    try:
+        return _Output(path)
+    except OSError as error:
+        raise StorageError("cannot create", path=path, reason=error.strerror or str(error)) from error
+
+
 def _has_two_names(path: str) -> bool:
     with suppress(OSError):
         return os.stat(path).st_nlink > 1
@@ -352,6 +360,18 @@ def _in_folder(folder: str, action: Callable[[], T]) -> T:
     except FileNotFoundError:
         _make_folder(folder)
         return action()
+
+
+def _remove_tree(path: str) -> None:
+    """Remove a folder, begun anew where another process removes a file of it, or puts one there, meanwhile."""
+    for left in reversed(range(_REMOVED_ANEW)):
+        try:
+            shutil.rmtree(path)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY) or (not left and os.path.lexists(path)):
+                raise
+        if not os.path.lexists(path):
+            return
 
 
 def _make_folder(folder: str) -> None:

@@ -11,7 +11,7 @@ from dataclasses import field
 import pyarrow as pa
 
 from bucketlake.env.env import new_scratch_folder
-from bucketlake.env.local import LocalStorage
+from bucketlake.env.local import LocalStorage, scratch_output
 from bucketlake.options.options import TableOptions
 from bucketlake.values import dataclass
 
@@ -49,13 +49,12 @@ class Spill:
 
     def write(self, groups: Iterable[tuple[int, Iterable[pa.RecordBatch]]]) -> None:
         """Put one flush aside: the batches of each group that has rows, in order."""
-        storage = LocalStorage()
         if self._folder is None:
             self._folder = new_scratch_folder(self.within)
         path = f"{self._folder}/spill-{len(self._files)}.arrow"
         index: dict[int, list[int]] = {}
         count = 0
-        with storage.open_output(path) as file, pa.BufferedOutputStream(pa.PythonFile(file, "w"), LEAST_BATCH) as sink:
+        with scratch_output(path) as file, pa.BufferedOutputStream(pa.PythonFile(file, "w"), LEAST_BATCH) as sink:
             writer: pa.RecordBatchFileWriter | None = None
             for group, piece in ((g, p) for g, batches in groups for b in batches for p in pieces(b, self.batch)):
                 if writer is None:
@@ -65,7 +64,7 @@ class Spill:
                 count += 1
             if writer is not None:
                 writer.close()
-        found = storage.info(path)
+        found = LocalStorage().info(path)
         self.size += found.size if found else 0
         self._files.append((path, index))
 

@@ -1,6 +1,6 @@
 """Rows that tasks of one machine put aside on its disk for each other: a shuffle of Arrow batches, without Spark's.
 
-    scratch(spark)                     the folder that they share, while a write lasts
+    scratch()                          the folder that they share, while a write lasts
     put_aside(store, folder, flushes)  a task's part: an Aside for each of the others, by their numbers
     gathered(results, count)           what each of the others is to take, in the order of those that put it aside
 
@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from os.path import isdir
 
-from pyspark.sql import SparkSession
+from pyspark import SparkFiles
 
 from bucketlake.env.env import new_scratch_folder
 from bucketlake.env.local import LocalStorage
@@ -44,14 +44,18 @@ class Aside:
 
 
 @contextmanager
-def scratch(spark: SparkSession) -> Iterator[str]:
-    """A folder on this machine's disk, in Spark's local folder where one is set; gone afterwards."""
-    local = str(spark.sparkContext.getConf().get("spark.local.dir", "")).split(",")[0].strip()
-    folder = new_scratch_folder(local if isdir(local) else None)
+def scratch() -> Iterator[str]:
+    """A folder on this machine's disk for tasks that run here; gone afterwards.
+
+    It lies among the files that Spark keeps for the session, below `spark.local.dir` where that is set: Spark's JVM
+    removes these as it ends, also after this process was killed.
+    """
+    own = SparkFiles.getRootDirectory()
+    folder = new_scratch_folder(own if isdir(own) else None)
     try:
         yield folder
     finally:
-        with suppress(OSError, StorageError):  # tasks that were interrupted may still write into it
+        with suppress(OSError, StorageError):
             LocalStorage().delete_tree(folder)
 
 
@@ -63,7 +67,8 @@ def put_aside(store: Store, folder: str, flushes: Iterable[Flush]) -> Iterator[A
         for groups, size in flushes:
             spill.write(groups)
             sizes.append(size)
-    except BucketlakeError as error:
+    except BaseException as error:
+        spill.clear()  # a disk that is full has room again for the next try
         if not is_answer(error):
             raise
         yield error

@@ -122,7 +122,7 @@ class _Taking:
 def dealt(spark: SparkSession, store: Store, shares: Sequence[Share], owners: Owners, action: Action) -> list[object]:
     """What the action answers in the owners' tasks, over their rows; the task of owner k is the k-th. Errors in the
     files as those of `Share.batches`."""
-    with scratch(spark) as folder:
+    with scratch() as folder:
         results = run_values(spark, shares, _Dealing(store, owners, folder))
         messages_of(store, results)  # raises the error of a task
         return run_values(spark, gathered(results, owners.tasks), _Taking(action))

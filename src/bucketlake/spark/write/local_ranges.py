@@ -193,7 +193,7 @@ def write_ranges(
 ) -> list[CommitMessage]:
     """Write rows range by range; the messages of the files in their order. The session runs on this machine. Errors as
     reading and writing files; then no file remains but those of killed tasks."""
-    with scratch(spark) as folder:
+    with scratch() as folder:
         results = rows.run(Cutting(store, rows.read, ranges.layout, ranges.bounds, folder))
         messages_of(store, results)  # raises the error of a task
         filled = [found for found in gathered(results, ranges.bounds.ranges) if found]
