@@ -32,11 +32,8 @@ Parse = Callable[[Cursor], Statement | None]
 """Reads a statement; None for one that is Spark's. InvalidError or UnsupportedError for what cannot be meant."""
 _OF_THE_SESSION = ("USE", "SET", "RESET", "CALL", "EXECUTE")  # ours whichever catalog is the current one
 _OF_ROWS = ("DELETE", "INSERT", "MERGE", "UPDATE")
-_ODD = (
-    "Table `unknown`",
-    "[INTERNAL_ERROR]",
-    "[UNSUPPORTED_INSERT.",
-)  # what Spark says of a table that is a view's rows
+# What Spark says of rows of a temporary view that are to change.
+_ODD = ("Table `unknown`", "[INTERNAL_ERROR]", "[UNSUPPORTED_INSERT.")
 NO_TABLE = names.LakeName("", "")  # of statements that are about no table that is there
 
 
