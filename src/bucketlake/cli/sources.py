@@ -22,6 +22,7 @@ import pyarrow as pa
 from bucketlake.cli.files import Shape
 from bucketlake.env.storage import Storage
 from bucketlake.errors import BucketlakeError, InvalidError
+from bucketlake.format.data.row_groups import read_row_groups
 from bucketlake.lazy import lazy, pq
 from bucketlake.values import dataclass
 
@@ -147,8 +148,7 @@ def read_native(source: Source, columns: list[str]) -> Iterator[pa.RecordBatch]:
     with told(source), source.opened() as file:
         if source.shape.form == "parquet":
             found = pq.ParquetFile(file)
-            for number in range(found.num_row_groups):  # Arrow keeps what it has read of those asked for together
-                yield from found.iter_batches(1 << 14, row_groups=[number], columns=columns)
+            yield from read_row_groups(found, range(found.num_row_groups), columns, threads=True)
         else:
             for batch in _arrow(file)[1]:
                 yield batch.select(columns)

@@ -131,13 +131,9 @@ def hold(
     names = frame.columns
     plain = frame.toDF(*_places(names)) if _repeat(names) else frame
     schema = as_nullable(plain.schema)
-    fits = _fits(schema)
     if not small:
-        data = few_rows(spark, plain, FEW_ROWS, FEW_BYTES) if fits else None
-        if data is not None:
-            return _local(spark, data, names, schema, numbered)
         plain = decided_later(_numbered(plain) if numbered else plain)
-    if fits:
+    if _fits(schema):
         known = most is not None and most <= FEW_ROWS  # a limit brings all rows to one task first
         head = _head(plain if known else plain.limit(FEW_ROWS + 1))
         if head is not None and head.num_rows <= FEW_ROWS and head.nbytes <= FEW_BYTES:
@@ -146,6 +142,18 @@ def hold(
         plain = decided(_numbered(plain) if numbered else plain)
     found = plain.toDF(*names, *([NUMBER] if numbered else [])) if _repeat(names) else plain
     return Held(found.schema, None, actions.count(plain), lambda: found)
+
+
+def hold_source(spark: SparkSession, frame: DataFrame) -> Held:
+    """Evaluate a frame as it was given, and number its rows: few rows of plain parquet files without a job of Spark's.
+
+    Errors: CorruptError for a file that cannot be read.
+    """
+    schema = as_nullable(frame.schema)
+    data = few_rows(spark, frame, FEW_ROWS, FEW_BYTES) if _fits(schema) else None
+    if data is None:
+        return hold(spark, frame, numbered=True, small=False)
+    return _local(spark, data, frame.columns, schema, numbered=True)
 
 
 def _head(frame: DataFrame) -> pa.Table | None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence, Set
 from functools import partial
-from itertools import islice
 from os import scandir
 from os.path import dirname, getsize, isfile, split
 from urllib.parse import unquote, urlsplit
@@ -25,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bucketlake.env.local import LocalStorage
 from bucketlake.errors import BucketlakeError, CorruptError
+from bucketlake.format.data.row_groups import read_row_groups
 from bucketlake.ops.table.store import Store
 from bucketlake.spark import instants
 from bucketlake.spark.cluster import Action, runs_here, unpickled
@@ -35,9 +35,6 @@ from bucketlake.values import dataclass
 MOST_FILES = 1_000  # whose footers the driver reads
 _MOST_ROOTS = 32  # more are listed by a job of Spark's
 _PATTERN = re.compile(r"[][*?{}\\]")  # what Spark takes for one in a path
-_BATCH_ROWS = 1 << 14
-_LOOKED_AT = 1 << 8  # rows that tell how wide others are
-_BATCH_BYTES = 4 << 20
 _CHUNK = 1 << 20  # of a column of a row group that is read at once
 _PLAIN = {
     *(Root.BOOLEAN, Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.FLOAT, Root.DOUBLE, Root.DECIMAL),
@@ -338,18 +335,4 @@ def _read(piece: Piece, columns: Sequence[str], fields: Sequence[DataField]) -> 
             raise OSError("the file is another than when the write began")
         if not _fits(file, columns, fields):
             raise OSError("the file has other columns than when the write began")
-        width = 0  # bytes of a row as Arrow has it: a dictionary may repeat large values
-        for number in piece.groups:  # one by one: Arrow keeps what it has read of those that are asked for together
-            batches = partial(file.iter_batches, row_groups=[number], columns=list(columns), use_threads=False)
-            group = found.row_group(number)
-            if not width:
-                width = max(map(_width, islice(batches(_LOOKED_AT), 1)), default=0)
-            encoded = group.total_byte_size // max(group.num_rows, 1)
-            for batch in batches(max(min(_BATCH_ROWS, _BATCH_BYTES // max(width, encoded, 1)), 1)):
-                yield batch
-                width = _width(batch)
-
-
-def _width(batch: pa.RecordBatch) -> int:
-    width: int = batch.nbytes // max(batch.num_rows, 1)
-    return width
+        yield from read_row_groups(file, piece.groups, columns)

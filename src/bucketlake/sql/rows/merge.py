@@ -34,7 +34,7 @@ from bucketlake.spark.merge.clauses import (
     expanded,
 )
 from bucketlake.spark.merge.evolving import EvolvingMerge
-from bucketlake.spark.merge.held import Held, hold
+from bucketlake.spark.merge.held import Held, hold_source
 from bucketlake.spark.merge.keyed import KeyedMerge
 from bucketlake.spark.merge.pruning import matching
 from bucketlake.spark.merge.stages import check
@@ -249,7 +249,7 @@ class MergeInto:
         frame = self.source.frame(lake)
         if may_read(lake, table, self.source.query) and has_moved(table.table.store, base):
             raise ConflictError("another commit came while a table was read that is merged into itself")
-        return hold(lake.spark, frame, numbered=True, small=False)
+        return hold_source(lake.spark, frame)
 
     # ---- as values
 
