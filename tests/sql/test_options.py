@@ -166,3 +166,40 @@ def test_a_comment_before_a_statement_changes_nothing(classic: Lake) -> None:
         assert "default.t" in plan, plan
     with pytest.raises(AnalysisException, match="line 2, column 8"):
         lake.sql("-- what\nSELECT nope FROM t")
+
+
+def test_each_query_reads_by_what_is_set_when_it_is_run(classic: Lake) -> None:
+    lake, key = classic, "spark.paimon.scan.snapshot-id"
+    lake.sql("CREATE TABLE t (id BIGINT)")
+    for number in (1, 2, 3):
+        lake.sql(f"INSERT INTO t VALUES ({number})")
+    asked = ("SELECT max(id) FROM t", "WITH w AS (SELECT * FROM t) SELECT max(id) FROM w", "FROM t SELECT max(id)")
+    try:
+        for value, expected in (("1", 1), ("2", 2), (None, 3), ("2", 2), ("7", None), (None, 3)):
+            lake.spark.conf.set(key, value) if value else lake.spark.conf.unset(key)
+            for query in asked:
+                if expected is None:
+                    with pytest.raises(NotFoundError, match="7"):
+                        lake.sql(query)
+                else:
+                    assert _of(lake, query) == [(expected,)], (value, query)
+    finally:
+        lake.spark.conf.unset(key)
+
+
+def test_what_begins_like_a_query_is_run_once_whatever_was_set_before(classic: Lake, tmp_path: Path) -> None:
+    lake, key = classic, "spark.paimon.scan.snapshot-id"
+    lake.sql("CREATE TABLE t (id BIGINT)")
+    lake.sql("INSERT INTO t VALUES (1)")
+    lake.sql("INSERT INTO t VALUES (2)")
+    lake.spark.sql(f"CREATE TABLE spark_catalog.default.once (id BIGINT) USING parquet LOCATION '{tmp_path / 'once'}'")
+    try:
+        assert _of(lake, "SELECT count(*) FROM t") == [(2,)]
+        lake.spark.conf.set(key, "1")
+        lake.sql("WITH w AS (SELECT id FROM t) INSERT INTO spark_catalog.default.once SELECT id FROM w")
+        lake.spark.conf.unset(key)
+        lake.sql("FROM t INSERT INTO spark_catalog.default.once SELECT id WHERE id = 2")
+        assert sorted(row.id for row in lake.spark.table("spark_catalog.default.once").collect()) == [1, 2]
+    finally:
+        lake.spark.conf.unset(key)
+        lake.spark.sql("DROP TABLE spark_catalog.default.once")

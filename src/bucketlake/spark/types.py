@@ -171,18 +171,31 @@ def conform(
     schema = [f for f in frame.schema.fields if f.name not in extra]
     places = matched([f.name for f in schema], [f.name for f in fields], rules)
     require_columns(places, fields)
-    columns = []
+    columns: list[Column | str] = []
     spaced = any(has_lengths(item.type) for item in fields) and not chars_are_text(frame.sparkSession)
     for item in fields:
         if item.name in places:
             source = schema[places[item.name]]
+            if _stays(source, item) and not (spaced and has_lengths(item.type)):
+                columns.append(quoted(item.name))
+                continue
             found = stored(F.col(quoted(source.name)), source.dataType, item, rules)
             if spaced and has_lengths(item.type):
                 found = _spaced(found, item.type).cast(as_nullable(spark_type(item.type)))
         else:
             found = F.lit(None).cast(as_nullable(spark_type(item.type)))
         columns.append(_defaulted(found, item).alias(item.name))
-    return frame.select(*columns, *[F.col(quoted(name)) for name in extra])
+    columns += [quoted(name) for name in extra]
+    named = [column for column in columns if isinstance(column, str)]
+    stays = len(named) == len(columns) and named == [quoted(name) for name in frame.columns]
+    return frame if stays else frame.select(*columns)
+
+
+def _stays(source: T.StructField, item: DataField) -> bool:
+    """Whether a table takes a column as it is: each that is made anew costs twenty calls of Java."""
+    kind = source.dataType
+    same = source.name == item.name and item.default is None
+    return same and _same(kind, spark_type(item.type)) and kind == as_nullable(kind)
 
 
 def _spaced(column: Column, kind: DataType) -> Column:

@@ -6,7 +6,7 @@ A room only reads: what it makes of the text is run by `parsed.execute`, once th
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -20,7 +20,7 @@ from bucketlake.options.options import find_option
 from bucketlake.options.session import PREFIXES
 from bucketlake.spark.handed import given_to
 from bucketlake.spark.raised import as_sparks, interrupts_stay, of_task
-from bucketlake.spark.settings import require_running, setting_of, settings_stay, substituted
+from bucketlake.spark.settings import by_settings, require_running, setting_of, settings_stay, substituted
 from bucketlake.sql import compound
 from bucketlake.sql.procedures import call
 from bucketlake.sql.query import immediate, query, unknown
@@ -30,7 +30,7 @@ from bucketlake.sql.rows import copy_into, delete, insert_forms, merge_forms, up
 from bucketlake.sql.tables import alter, analyze, ddl, describe, foreign, show, views
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Parse, Statement, execute
-from bucketlake.sql.text.text import Cursor, past_comments, split_statements, tokenize, with_quoted
+from bucketlake.sql.text.text import Cursor, Token, past_comments, split_statements, tokenize, with_quoted
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -98,10 +98,12 @@ def _run(lake: Lake, statement: str, args: Any, braces: Braces | None) -> DataFr
     statement, args = with_travels(statement, args)
     braces = None if braces is None else replace(braces, text=statement)
 
-    def read() -> DataFrame:
-        return query.run(lake, statement, args, given=braces)
-
     tokens = tokenize(statement)
+
+    def read() -> DataFrame:
+        asked = partial(query.run, lake, statement, args, given=braces)
+        return by_settings(lake.spark, asked) if _only_reads(tokens) else asked()
+
     first = tokens[0]
     parse = ROOMS.get(first.value.upper()) if first.kind == "word" else None
     if parse is None:
@@ -113,6 +115,12 @@ def _run(lake: Lake, statement: str, args: Any, braces: Braces | None) -> DataFr
         return read()
     with nullcontext(statement) if braces is None else braces.named(lake.spark) as named:
         return execute(lake, with_values(named, args), parse, read)
+
+
+def _only_reads(tokens: Sequence[Token]) -> bool:
+    """Whether the statement is certainly a query: what else Spark has that begins like one has one of these words."""
+    words = [token.value.upper() for token in tokens if token.kind == "word"]
+    return words[:1] in (["SELECT"], ["WITH"]) and not {"INSERT", "UPDATE", "DELETE", "MERGE"}.intersection(words)
 
 
 def _text(lake: Lake, args: Any, expression: str) -> Any:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from bucketlake.spark.types import quoted
@@ -51,10 +51,10 @@ def narrowed(frame: DataFrame, fields: Sequence[DataField]) -> DataFrame:
     short = {item.name for item in fields if _is_short(item)}
     if not short:
         return frame
-    columns = [F.col(quoted(name)) for name in frame.columns]
-    return frame.select(
-        *[c.cast("double").alias(n) if n in short else c for n, c in zip(frame.columns, columns, strict=True)]
-    )
+    columns: list[Column | str] = [
+        F.col(quoted(name)).cast("double").alias(name) if name in short else quoted(name) for name in frame.columns
+    ]
+    return frame.select(*columns)
 
 
 def widened(batch: pa.RecordBatch, fields: Sequence[DataField]) -> pa.RecordBatch:
