@@ -561,10 +561,13 @@ def footer_stats(metadata: pq.FileMetaData, fields: Sequence[DataField]) -> list
 
 def _merged(bounds: Bounds, t: DataType, rows: pa.Array) -> ColumnStats:
     nulls = pc.sum(bounds.null_counts).as_py() if bounds.null_counts.null_count == 0 else None
-    silent = pc.and_(bounds.mins.is_null(), pc.fill_null(pc.less(bounds.null_counts, rows), True))
-    if pc.any(silent).as_py():
-        return ColumnStats(None, None, nulls)
-    low, high = pc.min(bounds.mins), pc.max(bounds.maxs)
+    if len(rows) == 1:
+        low, high = bounds.mins[0], bounds.maxs[0]
+    else:
+        silent = pc.and_(bounds.mins.is_null(), pc.fill_null(pc.less(bounds.null_counts, rows), True))
+        if pc.any(silent).as_py():
+            return ColumnStats(None, None, nulls)
+        low, high = pc.min(bounds.mins), pc.max(bounds.maxs)
     if not low.is_valid:
         return ColumnStats(None, None, nulls)
     if t.root in (Root.DATE, Root.TIME, Root.TIMESTAMP, Root.TIMESTAMP_LTZ):
