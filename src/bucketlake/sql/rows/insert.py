@@ -192,14 +192,15 @@ def positioned(frame: DataFrame, listed: Sequence[str], table: LakeTable, static
             remedy=f"give values for {', '.join(listed)}"
             + (", or match BY NAME, which may add columns" if table.options.get(MERGE_SCHEMA) else ""),
         )
-    frame = frame.toDF(*[f"__column_{place}" for place in range(len(given))])  # its own may repeat
-    columns: list[Column] = []
-    for place, (name, source) in enumerate(zip(listed, given, strict=True)):
+    columns: list[Column | str] = []
+    for name, source in zip(listed, given, strict=True):
         kind = positional(source.dataType, spark_type(schema.field(name).type))
-        column = F.col(f"__column_{place}")
-        columns.append((column if kind == source.dataType else column.cast(kind)).alias(name))
+        same = kind == source.dataType
+        columns.append(quoted(name) if same else F.col(quoted(name)).cast(kind).alias(name))
     values = [F.expr(_static_cast(text, name, schema)).alias(name) for name, text in static.items()]
-    return frame.select(*columns, *values)
+    frame = frame if frame.columns == list(listed) else frame.toDF(*listed)
+    plain = not values and all(isinstance(column, str) for column in columns)
+    return frame if plain else frame.select(*columns, *values)
 
 
 def _order(frame: DataFrame, insert: Insert, table: LakeTable, static: dict[str, str]) -> list[str]:
