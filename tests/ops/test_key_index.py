@@ -20,8 +20,8 @@ from tests.sim.storage import FaultStorage
 import bucketlake
 from bucketlake.errors import CorruptError
 from bucketlake.format.index.key_index import HASHES, KeyIndexFile, Layer, decode_key_index, encode_key_index
-from bucketlake.lsm.key_run import ABSENT, GONE, KeyIndex, KeyRun, Keys
-from bucketlake.ops.key_index import cache, cross_partition, key_layers
+from bucketlake.lsm.key_run import ABSENT, GONE, DealtKeys, KeyIndex, KeyRun, Keys, ascending
+from bucketlake.ops.key_index import cache, cross_partition, key_layers, key_scan
 from bucketlake.ops.key_index.cache import IndexReader, cached_index, open_index, shares
 from bucketlake.ops.key_index.key_layers import LayerReader, write_layer_file
 from bucketlake.ops.key_index.key_scan import key_fields
@@ -43,6 +43,34 @@ def keys_of(values: list[tuple[int, int]], whole: bool) -> Keys:
 
 
 pairs = st.tuples(st.sampled_from(SOME_HASHES), st.integers(0, 20))
+
+
+def test_rows_by_their_hashes() -> None:
+    rng = np.random.default_rng(7)
+    for hashes in (np.zeros(0, np.uint32), rng.integers(0, 9, 300), rng.integers(0, HASHES, 70_000), SOME_HASHES * 3):
+        given = np.asarray(hashes, np.uint32)
+        assert ascending(given).tolist() == np.argsort(given, kind="stable").tolist()
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("span", [(0, HASHES), (5, HASHES - 3), (1 << 31, (1 << 31) + 7)])
+@pytest.mark.parametrize("count", [1, 3, 256])
+def test_dealt_keys_are_in_the_share_of_their_hash(whole: bool, span: tuple[int, int], count: int) -> None:
+    rng, (low, high) = np.random.default_rng(count), span
+    hashes = np.concatenate([[low, high - 1, low], rng.integers(low, high, 500)]).astype(np.uint32)
+    keys = keys_of([(int(value), place) for place, value in enumerate(hashes)], whole)
+    dealt = DealtKeys.of(keys, np.arange(len(keys), dtype=np.int32), span, count)
+    before, seen = -1, []
+    for number in range(count):
+        own, places = dealt.share(number)
+        assert own.hashes.tolist() == hashes[places].tolist()
+        assert own.values.to_pylist() == keys.values.take(pa.array(places)).to_pylist()
+        assert places.tolist() == sorted(places.tolist()), "in their order"
+        if len(own):
+            assert own.hashes.min() > before
+            before = int(own.hashes.max())
+        seen += places.tolist()
+    assert sorted(seen) == list(range(len(keys)))
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -167,7 +195,12 @@ def test_what_is_lost_is_read_from_the_table(
     assert found_by(reader, other) == [ABSENT] * 50
 
 
-def test_an_index_built_and_folded_in_passes_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("share_rows", [1, 50, 1 << 20])
+def test_an_index_built_and_folded_in_passes_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share_rows: int
+) -> None:
+    monkeypatch.setattr(key_scan, "SHARE_ROWS", share_rows)
+    monkeypatch.setattr(cache, "FOLD_ROWS", 700)
     table = create(tmp_path, pa.int64())
     keys = Keys.of(many(table, 5_000), key_fields(table.store))
     monkeypatch.setattr(cache, "PASS_ROWS", 700)

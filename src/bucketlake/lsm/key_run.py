@@ -94,6 +94,29 @@ class Keys:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class DealtKeys:
+    """Keys and their places, in shares of a range of hashes that ascend from share to share: `starts[i]`, where share i
+    begins; one more, where the last ends."""
+
+    keys: Keys
+    places: Places
+    starts: Rows
+
+    @classmethod
+    def of(cls, keys: Keys, places: Places, span: tuple[int, int], shares: int) -> DealtKeys:
+        """Keys of low <= hash < high in at most 256 shares; those of a share stay in their order."""
+        low, high = span
+        share = ((keys.hashes - np.uint32(low)).astype(np.uint64) * shares // (high - low)).astype(np.uint8)
+        order = np.argsort(share, kind="stable")
+        return cls(keys.take(order), places[order], np.searchsorted(share[order], np.arange(shares + 1)))
+
+    def share(self, number: int) -> tuple[Keys, Places]:
+        """What is in a share, without a copy."""
+        start, stop = int(self.starts[number]), int(self.starts[number + 1])
+        return self.keys.part(start, stop), self.places[start:stop]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class KeyRun:
     """Distinct keys, ascending by hash, and the place of each."""
 
@@ -103,7 +126,7 @@ class KeyRun:
     @classmethod
     def of(cls, keys: Keys, places: Places) -> KeyRun:
         """A run of distinct keys in any order."""
-        order = np.argsort(keys.hashes, kind="stable")
+        order = ascending(keys.hashes)
         return cls(keys.take(order), places[order])
 
     @classmethod
@@ -223,6 +246,13 @@ class KeyIndex:
     def counts(self) -> dict[tuple[bytes, int], int]:
         """Keys by place."""
         return dict(zip(self.file.places, self.file.counts, strict=True))
+
+
+def ascending(hashes: KeyHashes) -> Rows:
+    """The rows by their hashes, those of one hash in their order. NumPy's stable sort is a radix sort of 16 bits: twice
+    that takes half the time of its sort of 32."""
+    low = np.argsort((hashes & np.uint32(0xFFFF)).astype(np.uint16), kind="stable")
+    return low[np.argsort((hashes >> np.uint32(16)).astype(np.uint16)[low], kind="stable")]
 
 
 def is_whole(fields: Sequence[DataField]) -> bool:

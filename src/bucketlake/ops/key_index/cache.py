@@ -38,6 +38,7 @@ from bucketlake.ops.key_index.key_scan import (
     key_splits,
     last_states,
     live_run,
+    live_runs,
 )
 from bucketlake.ops.scan.scan import EntryFilter
 from bucketlake.ops.table.entries import BucketKey
@@ -46,7 +47,8 @@ from bucketlake.ops.table.store import Store
 from bucketlake.types.model import type_text
 from bucketlake.values import dataclass
 
-PASS_ROWS = 16 << 20  # keys held at a time while an index is built or folded
+PASS_ROWS = 16 << 20  # keys held at a time while an index is built
+FOLD_ROWS = 1 << 20  # and while its layers are folded
 LAYERS = 8  # more are folded into one
 RECENT_ROWS = 2_000  # changes that travel with an index rather than in a layer of their own
 RECENT_COMMITS = 10
@@ -218,9 +220,9 @@ def build(store: Store, snapshot: Snapshot) -> KeyIndex:
     def runs() -> Iterator[KeyRun]:
         spans = shares(-(-work.rows // PASS_ROWS))
         for span in spans:
-            run = live_run(store, work.splits, work.numbers, span if len(spans) > 1 else None)
-            counts[:] += np.bincount(run.places, minlength=len(counts))
-            yield run
+            for run in live_runs(store, work.splits, work.numbers, span if len(spans) > 1 else None):
+                counts[:] += np.bincount(run.places, minlength=len(counts))
+                yield run
 
     return work.index(store, counts, [write_layer_file(store, runs())])
 
@@ -312,7 +314,7 @@ def _folded(store: Store, index: KeyIndex, drop: Mask) -> KeyIndex:
     rows = sum(layer.rows for layer in file.layers)
 
     def runs() -> Iterator[KeyRun]:
-        for low, high in shares(-(-rows // PASS_ROWS)):
+        for low, high in shares(-(-rows // FOLD_ROWS)):
             old = KeyRun.newest([reader.span(low, high) for reader in readers])
             old = old.take((old.places >= 0) & ~drop[np.maximum(old.places, 0)])
             run = KeyRun.newest([recent.span(low, high), old])

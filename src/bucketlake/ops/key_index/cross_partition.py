@@ -22,7 +22,7 @@ from bucketlake.errors import NotFoundError
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lazy import pc
 from bucketlake.lsm.engines.engines import is_retract
-from bucketlake.lsm.key_run import ABSENT, GrowingRun, Keys, Mask, Places
+from bucketlake.lsm.key_run import ABSENT, GrowingRun, Keys, Mask, Places, ascending
 from bucketlake.ops.buckets.assigner import BucketRule, fill
 from bucketlake.ops.key_index.cache import PASS_ROWS, IndexReader, cached_index, open_index
 from bucketlake.ops.key_index.key_scan import PlaceNumbers, key_fields, look_up
@@ -82,7 +82,7 @@ class CrossPartitionAssigner(Assigner):
         codes, first = keys.distinct()
         local, partitions = partition_codes(rows, self.store.schema.partition_fields)
         own = np.array([self._partition(partition) for partition in partitions], np.int64)[local]
-        order = np.argsort(keys.hashes[first], kind="stable")
+        order = ascending(keys.hashes[first])
         distinct = keys.take(first[order])  # ascending by hash, for the lookups
         known = np.empty(len(first), np.int64)
         known[order] = self._groups_of(distinct, rows, first[order])

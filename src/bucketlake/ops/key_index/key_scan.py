@@ -9,14 +9,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 
+from bucketlake.format.index.key_index import HASHES
 from bucketlake.format.metadata.manifest import DataFile, FileKind
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.lazy import pc
-from bucketlake.lsm.key_run import ABSENT, KeyRun, Keys, Mask, Places
+from bucketlake.lsm.key_run import ABSENT, DealtKeys, KeyRun, Keys, Mask, Places
 from bucketlake.ops.rows.one_file import file_layout, read_file
 from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.scan.line import line
@@ -36,6 +38,8 @@ from bucketlake.values import dataclass
 LISTED = 200  # up to so many values are looked for one by one, more as a range
 COMPARED = {Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.CHAR, Root.VARCHAR, Root.DATE}
 SHOWN = 5
+SHARE_ROWS = 1 << 16  # keys that are sorted at once
+MOST_SHARES = 256
 
 
 @dataclass(slots=True)
@@ -89,31 +93,69 @@ def is_young(split: Split, since: int) -> bool:
 def live_run(
     store: Store, splits: Sequence[Split], numbers: PlaceNumbers, span: tuple[int, int] | None = None
 ) -> KeyRun:
-    """The keys of the live rows of splits. `span`: only keys with low <= hash < high.
+    """The keys of the live rows of splits. `span`: only keys with low <= hash < high."""
+    return KeyRun.following(list(live_runs(store, splits, numbers, span)))
+
+
+def live_runs(
+    store: Store, splits: Sequence[Split], numbers: PlaceNumbers, span: tuple[int, int] | None = None
+) -> Iterator[KeyRun]:
+    """As `live_run`, in several runs (at least one) of ascending hashes: each is sorted by itself, so that the keys as
+    they were read and one run are all that is in memory.
 
     As many splits are read at once as `cross-partition-upsert.bootstrap-parallelism` says.
     """
-    fields = key_fields(store)
+    fields, whole = key_fields(store), span or (0, HASHES)
+    marks = [numbers.number((split.partition, split.bucket)) for split in splits]
+    shares = sorting_shares(sum(split.row_count for split in splits) * (whole[1] - whole[0]) // HASHES)
 
-    def read(split: Split) -> Keys:
-        parts = [Keys.none(fields)]
-        for batch in read_split(store, split, store.schema.primary_keys):
+    def read(part: tuple[int, Split]) -> list[DealtKeys]:
+        found = []
+        for batch in read_split(store, part[1], store.schema.primary_keys):
             keys = Keys.of(batch, fields)
-            parts.append(keys if span is None else keys.take(keys.within(span)))
-        return Keys.all_of(parts)
+            keys = keys if span is None else keys.take(keys.within(span))
+            found.append(DealtKeys.of(keys, np.full(len(keys), part[0], np.int32), whole, shares))
+        return found
 
     threads = store.options.get("cross-partition-upsert.bootstrap-parallelism")
-    parts = [Keys.none(fields), *parallel(read, splits, max(1, min(threads, len(splits))))]
-    counts = [0, *(len(part) for part in parts[1:])]
-    marks = [0, *(numbers.number((split.partition, split.bucket)) for split in splits)]
-    places = np.repeat(np.array(marks, np.int32), counts)
-    run, torn = once(KeyRun.of(Keys.all_of(parts), places))
-    warn_of_torn(store, len(torn), torn.part(0, SHOWN).values.to_pylist())
-    return run
+    parts = parallel(read, list(zip(marks, splits, strict=True)), max(1, min(threads, len(splits))))
+    dealt, torn = list(chain.from_iterable(parts)), Torn()
+    del parts
+    yield from sorted_runs(store, dealt, shares, torn)
+    warn_of_torn(store, torn.count, torn.shown)
+
+
+@dataclass(slots=True)
+class Torn:
+    """Keys that were found in more than one place: how many, and some of them."""
+
+    count: int = 0
+    shown: list[object] = field(default_factory=list)
+
+    def add(self, keys: Keys) -> None:
+        """Take down more of them."""
+        self.count += len(keys)
+        self.shown += keys.part(0, max(SHOWN - len(self.shown), 0)).values.to_pylist()
+
+
+def sorting_shares(rows: int) -> int:
+    """In how many shares so many keys are sorted."""
+    return max(1, min(rows // SHARE_ROWS, MOST_SHARES))
+
+
+def sorted_runs(store: Store, dealt: Sequence[DealtKeys], shares: int, torn: Torn) -> Iterator[KeyRun]:
+    """All the keys, share by share: each once, in the first of its places."""
+    none = Keys.none(key_fields(store)), np.zeros(0, np.int32)
+    for number in range(shares):
+        parts = [none, *(one.share(number) for one in dealt)]
+        keys = Keys.all_of([keys for keys, _ in parts])
+        run, again = once(KeyRun.of(keys, np.concatenate([places for _, places in parts])))
+        torn.add(again)
+        yield run
 
 
 def once(run: KeyRun) -> tuple[KeyRun, Keys]:
-    """A run with each key once, where it is first; and those that came again."""
+    """A run with each key once, in the first of its places; and those that came again."""
     hashes = run.keys.hashes
     ties = np.flatnonzero(hashes[1:] == hashes[:-1])
     torn = ties[run.keys.same(ties, run.keys, ties + 1)] if len(ties) else ties
@@ -121,7 +163,8 @@ def once(run: KeyRun) -> tuple[KeyRun, Keys]:
         return run, run.keys.part(0, 0)
     kept = np.ones(len(run), np.bool_)
     kept[torn + 1] = False
-    return run.take(kept), run.keys.take(torn)
+    rows = np.flatnonzero(kept)
+    return KeyRun(run.keys.take(rows), np.minimum.reduceat(run.places, rows)), run.keys.take(torn)
 
 
 def warn_of_torn(store: Store, count: int, shown: Sequence[object]) -> None:

@@ -8,7 +8,7 @@ Spec: docs/spec/cross_partition.md#reading-keys
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +16,10 @@ from pyspark.sql import SparkSession
 
 from bucketlake.format.index.key_index import LayerFile
 from bucketlake.format.metadata.snapshot import Snapshot
-from bucketlake.lsm.key_run import KeyIndex, KeyRun, Keys, is_whole
+from bucketlake.lsm.key_run import DealtKeys, KeyIndex, KeyRun, Keys, is_whole
 from bucketlake.ops.key_index.cache import Counts, build, building, shares
 from bucketlake.ops.key_index.key_layers import write_layer_file
-from bucketlake.ops.key_index.key_scan import SHOWN, key_fields, once, warn_of_torn
+from bucketlake.ops.key_index.key_scan import SHOWN, Torn, key_fields, sorted_runs, sorting_shares, warn_of_torn
 from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
@@ -89,20 +89,32 @@ class LayerWriting:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[WrittenLayers]:
         """One task."""
-        rows = [batch for batch in batches if batch.num_rows]
-        if not rows:
-            return
-        table = pa.Table.from_batches(rows)
-        numbers, hashes, places = (table.column(at).to_numpy() for at in range(3))
         kind = pa.int64() if is_whole(key_fields(self.store)) else pa.large_binary()
-        values = table.column(3).cast(kind).combine_chunks()
-        keys = Keys(hashes.view(np.uint32), values)
-        for share in np.unique(numbers).tolist():
-            chosen = np.flatnonzero(numbers == share)
-            order = chosen[np.lexsort((places[chosen], keys.hashes[chosen]))]
-            run, torn = once(KeyRun(keys.take(order), places[order]))
-            file = write_layer_file(self.store, [run], shares(self.shares)[share])
-            yield WrittenLayers(file, np.bincount(run.places), len(torn), torn.part(0, SHOWN).values.to_pylist())
+        found: dict[int, list[DealtKeys]] = {}
+        parts = sorting_shares(TASK_ROWS)
+        for batch in batches:
+            numbers, hashes, places = (batch.column(at).to_numpy() for at in range(3))
+            keys = Keys(hashes.view(np.uint32), batch.column(3).cast(kind))
+            for share in np.unique(numbers).tolist():
+                rows = np.flatnonzero(numbers == share)
+                dealt = DealtKeys.of(keys.take(rows), places[rows], shares(self.shares)[share], parts)
+                found.setdefault(share, []).append(dealt)
+        for share, own in found.items():
+            yield self._written(share, own, parts)
+
+    def _written(self, share: int, dealt: Sequence[DealtKeys], parts: int) -> WrittenLayers:
+        counts, torn = np.zeros(0, np.int64), Torn()
+
+        def runs() -> Iterator[KeyRun]:
+            nonlocal counts
+            for run in sorted_runs(self.store, dealt, parts, torn):
+                more = np.bincount(run.places, minlength=len(counts))
+                more[: len(counts)] += counts
+                counts = more
+                yield run
+
+        file = write_layer_file(self.store, runs(), shares(self.shares)[share])
+        return WrittenLayers(file, counts, torn.count, torn.shown)
 
 
 def build_index(spark: SparkSession, store: Store, snapshot: Snapshot) -> KeyIndex:
