@@ -17,7 +17,7 @@ from tests.profile import later
 
 from bucketlake.errors import BucketlakeError, CorruptError, InvalidError
 from bucketlake.spark.session import Lake
-from bucketlake.spark.write import tasks
+from bucketlake.spark.write import file_columns, tasks
 from bucketlake.spark.write.parquet_rows import Piece, Share, few_rows
 from bucketlake.types.model import STRING, DataField
 
@@ -210,6 +210,80 @@ def test_of_rows_with_one_key_the_last_in_the_file_stays(classic: Lake, looked: 
     assert classic.sql("SELECT count(*), count_if(n = k + 40000) FROM db.t").collect() == [(20_000, 20_000)]
 
 
+LISTED: dict[str, Callable[[DataFrame], DataFrame]] = {
+    "some": lambda frame: frame.select("text", "k", "d"),
+    "left out": lambda frame: frame.drop("long", "local"),
+    "renamed": lambda frame: frame.withColumnRenamed("i32", "number"),
+    "twice": lambda frame: frame.withColumn("again", F.col("bytes")),
+    "swapped": lambda frame: frame.select("k", F.col("i8").alias("flags"), F.col("text").alias("other"), "text"),
+    "spelled": lambda frame: frame.select("K", "TEXT"),
+}
+
+
+@pytest.mark.parametrize("how", later(list(LISTED), 2))
+def test_columns_of_files_under_any_names(
+    classic: Lake, looked: list[int], files: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_columns, "LEAST_BYTES", 0)
+    whole = classic.spark.read.parquet(files)
+    frame = LISTED[how](whole)
+    classic.write_table(frame, "db.t")
+    assert looked == [0 if how == "spelled" else 2]
+    assert classic.read_table("db.t").columns == frame.columns
+    assert _same(classic.read_table("db.t"), frame)
+    key = next(name for name in frame.columns if name.lower() == "k")
+    options = f"'primary-key' = '{key}', 'bucket' = '2'"
+    columns = ", ".join(f"{item.name} {item.dataType.simpleString()}" for item in frame.schema)
+    classic.sql(f"CREATE TABLE db.keyed ({columns}) TBLPROPERTIES ({options})")
+    frame.createOrReplaceTempView("given")
+    classic.sql("INSERT INTO db.keyed SELECT * FROM given")
+    assert _same(classic.read_table("db.keyed"), frame)
+    assert len(looked) == 2
+
+
+def test_columns_that_exchange_their_names(
+    classic: Lake, looked: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_columns, "LEAST_BYTES", 0)
+    numbers = np.arange(30_000)
+    pq.write_table(pa.table({"a": numbers, "b": -numbers, "c": numbers * 2}), tmp_path / "rows.parquet")
+    whole = classic.spark.read.parquet(str(tmp_path / "rows.parquet"))
+    classic.sql("CREATE TABLE db.t (a BIGINT, b BIGINT, c BIGINT)")
+    for columns in (("b", "a", "c"), ("b", "c", "a"), ("b", "b", "b")):
+        frame = whole.select(*[F.col(name).alias(shown) for name, shown in zip(columns, "abc", strict=True)])
+        classic.table("db.t").write(frame, mode="overwrite")
+        assert _same(classic.read_table("db.t"), frame)
+    classic.table("db.t").write(
+        whole.withColumnRenamed("a", "x").withColumnRenamed("b", "a").select("a", "c", F.col("x").alias("b")),
+        mode="overwrite",
+    )
+    assert classic.sql("SELECT count(*), sum(a), sum(b) FROM db.t").collect() == [(30_000, -449985000, 449985000)]
+
+
+def test_columns_of_files_that_spark_keeps_or_pads(
+    classic: Lake, looked: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows kept in memory are those of then, and CHAR(n) is padded as it is read."""
+    monkeypatch.setattr(file_columns, "LEAST_BYTES", 0)
+    path, padded = str(tmp_path / "rows"), str(tmp_path / "padded")
+    classic.spark.range(30_000).selectExpr("id", "'a' AS text").write.parquet(path)
+    whole = classic.spark.read.parquet(path).cache()
+    assert whole.count() == 30_000
+    classic.sql("CREATE TABLE db.t (number BIGINT, text STRING)")
+    try:
+        classic.table("db.t").write(whole.withColumnRenamed("id", "number"))
+    finally:
+        whole.unpersist()
+    kind = {"__CHAR_VARCHAR_TYPE_STRING": "char(3)"}
+    classic.spark.range(30_000).select("id", F.lit("a").alias("text", metadata=kind)).write.parquet(padded)
+    bare = F.col("text").alias("other", metadata={})
+    frame = classic.spark.read.parquet(padded).select(F.col("id").alias("number"), bare)
+    classic.sql("CREATE TABLE db.u (number BIGINT, other STRING)")
+    classic.table("db.u").write(frame)
+    assert looked == [0, 0]
+    assert _same(classic.read_table("db.u"), frame)
+
+
 UNPROVED: dict[str, Callable[[DataFrame], DataFrame]] = {
     "filtered": lambda frame: frame.where("k % 2 = 0"),
     "limited": lambda frame: frame.limit(30_000),
@@ -226,8 +300,9 @@ UNPROVED: dict[str, Callable[[DataFrame], DataFrame]] = {
 
 @pytest.mark.parametrize("how", later(list(UNPROVED), 3))
 def test_rows_of_which_files_do_not_say_all_go_through_spark(
-    classic: Lake, looked: list[int], files: str, how: str
+    classic: Lake, looked: list[int], files: str, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(file_columns, "LEAST_BYTES", 0)
     frame = UNPROVED[how](classic.spark.read.parquet(files))
     classic.sql(f"CREATE TABLE db.t ({DDL.replace(' NOT NULL', '')})")
     classic.table("db.t").write(frame)

@@ -429,15 +429,16 @@ def _uncut(rows: pa.Table) -> pa.Table:
 def mapped(
     frame: DataFrame, action: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: T.StructType | str
 ) -> DataFrame:
-    """The frame through `mapInArrow`, whatever its columns are called: PySpark reads their names as paths."""
+    """The frame through `mapInArrow`, its columns under their own names in every batch: PySpark reads names as paths,
+    and Spark gives what `df.select("ID")` lists the name that it has below."""
     names = frame.columns
-    if not any("." in name or "`" in name for name in names):
-        return frame.mapInArrow(action, schema)
 
     def named(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return action(batch.rename_columns(names) for batch in batches)
 
-    return frame.toDF(*[f"c{place}" for place in range(len(names))]).mapInArrow(named, schema)
+    if any("." in name or "`" in name for name in names):
+        frame = frame.toDF(*[f"c{place}" for place in range(len(names))])
+    return frame.mapInArrow(named, schema)
 
 
 def collected(frame: DataFrame) -> pa.Table:

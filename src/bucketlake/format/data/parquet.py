@@ -565,10 +565,8 @@ def _merged(bounds: Bounds, t: DataType, rows: pa.Array) -> ColumnStats:
         low, high = bounds.mins[0], bounds.maxs[0]
     else:
         silent = pc.and_(bounds.mins.is_null(), pc.fill_null(pc.less(bounds.null_counts, rows), True))
-        if pc.any(silent).as_py():
-            return ColumnStats(None, None, nulls)
-        low, high = pc.min(bounds.mins), pc.max(bounds.maxs)
-    if not low.is_valid:
+        low, high = (None, None) if pc.any(silent).as_py() else (pc.min(bounds.mins), pc.max(bounds.maxs))
+    if low is None or not low.is_valid:
         return ColumnStats(None, None, nulls)
     if t.root in (Root.DATE, Root.TIME, Root.TIMESTAMP, Root.TIMESTAMP_LTZ):
         return ColumnStats(typed_value(low.value, t), typed_value(high.value, t), nulls)

@@ -1,9 +1,9 @@
 """Rows that are nothing but those of parquet files: the tasks that write them read the files themselves.
 
 Handing rows to Python costs Spark more than reading the files, sorting and encoding together. Only what is proved goes
-this way: Spark itself says that the rows are those of `spark.read.parquet` (`DataFrame.sameSemantics`), nothing of them
-is cached, its settings are those under which both readers say the same, and every column is of one of the plain types
-below, in the files as in the table. All else goes through Spark.
+this way: Spark itself says that the rows are those of `spark.read.parquet`, or of one list of its columns
+(`DataFrame.sameSemantics`), nothing of them is cached, its settings are those under which both readers say the same,
+and every column is of one of the plain types below, in the files as in the table. All else goes through Spark.
 
 Spec: docs/spec/writing.md#parquet-files
 """
@@ -11,10 +11,9 @@ Spec: docs/spec/writing.md#parquet-files
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from functools import partial
-from os import scandir
-from os.path import dirname, getsize, isfile, split
+from os.path import getsize, isfile, split
 from urllib.parse import unquote, urlsplit
 from zlib import crc32
 
@@ -28,13 +27,12 @@ from bucketlake.format.data.row_groups import read_row_groups
 from bucketlake.ops.table.store import Store
 from bucketlake.spark import instants
 from bucketlake.spark.cluster import Action, runs_here, unpickled
-from bucketlake.spark.types import arrow_layout, field_types, quoted, spark_batch, spark_type
+from bucketlake.spark.types import arrow_layout, field_types, spark_batch, spark_type
+from bucketlake.spark.write.file_columns import UNREADABLE, columns_of_files
 from bucketlake.types.model import MAX_LENGTH, DataField, Root, arrow_type
 from bucketlake.values import dataclass
 
 MOST_FILES = 1_000  # whose footers the driver reads
-_MOST_ROOTS = 32  # more are listed by a job of Spark's
-_PATTERN = re.compile(r"[][*?{}\\]")  # what Spark takes for one in a path
 _CHUNK = 1 << 20  # of a column of a row group that is read at once
 _PLAIN = {
     *(Root.BOOLEAN, Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.FLOAT, Root.DOUBLE, Root.DECIMAL),
@@ -43,7 +41,6 @@ _PLAIN = {
 _SUMS_MAGIC, _SUMS_HEAD = b"crc\0", 8  # Hadoop's `ChecksumFileSystem`: the bytes of a sum follow, then CRC-32s
 _TIMES = {Root.DATE, Root.TIMESTAMP, Root.TIMESTAMP_LTZ}
 _MICROSECONDS = 6
-_UNREADABLE = (OSError, ValueError, KeyError, pa.ArrowException)  # what damaged files make Arrow raise
 _ENCRYPTION = ("spark.hadoop.parquet.crypto.factory.class", "parquet.crypto.factory.class")  # Spark has the keys
 # What Spark must say: with others it passes over files, or over names, or takes days for those of another calendar.
 _SETTINGS = {
@@ -86,8 +83,17 @@ class _Group:
 
 
 @dataclass(frozen=True, slots=True)
+class _Proved:
+    """Row groups, and the column of theirs that each of a frame's is."""
+
+    columns: tuple[str, ...]
+    groups: list[_Group]
+
+
+@dataclass(frozen=True, slots=True)
 class Share:
-    """What one task reads; picklable. `columns`: those of the files, and `fields`: the table's that they become."""
+    """What one task reads; picklable. `columns`: those of the files, which may come twice, and `fields`: the table's
+    that they become."""
 
     pieces: tuple[Piece, ...]
     columns: tuple[str, ...]
@@ -99,9 +105,11 @@ class Share:
         for piece in self.pieces:
             try:
                 for batch in _read(piece, self.columns, self.fields):
-                    columns = [column.cast(kind) for column, kind in zip(batch.columns, layout.types, strict=True)]
+                    columns = [
+                        batch.column(name).cast(kind) for name, kind in zip(self.columns, layout.types, strict=True)
+                    ]
                     yield pa.RecordBatch.from_arrays(columns, schema=layout)
-            except _UNREADABLE as error:
+            except UNREADABLE as error:
                 raise CorruptError("cannot read a parquet file", file=piece.path, cause=str(error)) from error
 
 
@@ -127,11 +135,10 @@ def shares_of(spark: SparkSession, store: Store, source: Source, tasks: int) -> 
         return None
     if any(field.type.root is Root.TIMESTAMP for field in fields) and instants.rules(spark, store.options).instants:
         return None
-    groups = _groups(spark, source.frame, fields)
-    if groups is None:
+    found = _proved(spark, source.frame, fields)
+    if found is None:
         return None
-    columns = tuple(source.frame.columns)
-    return [Share(pieces, columns, fields) for pieces in _dealt(groups, tasks)]
+    return [Share(pieces, found.columns, fields) for pieces in _dealt(found.groups, tasks)]
 
 
 def few_rows(spark: SparkSession, frame: DataFrame, rows: int, size: int) -> pa.Table | None:
@@ -145,12 +152,12 @@ def few_rows(spark: SparkSession, frame: DataFrame, rows: int, size: int) -> pa.
     fields = field_types(frame.schema)
     if not _are_plain(frame, fields):
         return None
-    groups = _groups(spark, frame, fields, size)
-    if groups is None or sum(group.rows for group in groups) > rows:
+    proved = _proved(spark, frame, fields, size)
+    if proved is None or sum(group.rows for group in proved.groups) > rows:
         return None
     found, left = [], size
-    for pieces in _dealt(groups, 1):
-        for batch in Share(pieces, tuple(frame.columns), tuple(fields)).batches():
+    for pieces in _dealt(proved.groups, 1):
+        for batch in Share(pieces, proved.columns, tuple(fields)).batches():
             left -= batch.nbytes
             if left < 0:
                 return None
@@ -158,11 +165,11 @@ def few_rows(spark: SparkSession, frame: DataFrame, rows: int, size: int) -> pa.
     return pa.Table.from_batches(found, schema=arrow_layout(fields)).combine_chunks()
 
 
-def _groups(
+def _proved(
     spark: SparkSession, frame: DataFrame, fields: Sequence[DataField], most: int | None = None
-) -> list[_Group] | None:
-    """The row groups of the files that the frame's rows are, whose columns become these fields; None where that is not
-    proved, or files have more bytes than `most`."""
+) -> _Proved | None:
+    """What of which files the frame's rows are, whose columns become these fields; None where that is not proved, or
+    files have more bytes than `most`."""
     sizes = _lengths(frame)
     if sizes is None or (most is not None and sum(sizes.values()) > most):
         return None
@@ -172,20 +179,21 @@ def _groups(
     settings = {**_SETTINGS, _REBASE: "CORRECTED"} if rebased else _SETTINGS
     if any(str(spark.conf.get(key)).upper() != value.upper() for key, value in settings.items()):
         return None
-    if not _is_scan(spark, frame, list(sizes)):
+    columns = columns_of_files(spark, frame, sizes)
+    if columns is None:
         return None
     groups: list[_Group] = []
     for path, length in sizes.items():
         try:
             with pq.ParquetFile(path) as file:
-                if not _fits(file, frame.columns, fields) or not _footer_is_sound(path, length):
+                if not _fits(file, columns, fields) or not _footer_is_sound(path, length):
                     return None
                 found = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
-        except (*_UNREADABLE, BucketlakeError):
+        except (*UNREADABLE, BucketlakeError):
             return None  # Spark says what is wrong with it
         told = [(group.num_rows, max(group.total_byte_size, 0)) for group in found]
         groups += [_Group(path, length, number, *sizes) for number, sizes in enumerate(told)]
-    return groups
+    return _Proved(tuple(columns), groups)
 
 
 def _targets(store: Store, source: Source) -> tuple[DataField, ...] | None:
@@ -201,8 +209,8 @@ def _are_plain(frame: DataFrame, fields: Sequence[DataField]) -> bool:
     """Whether the frame's columns are found by their names in files, and these fields take all of their values as they
     are."""
     given = frame.schema.fields
-    if len({item.name.lower() for item in given}) < len(given) or any("." in item.name for item in given):
-        return False  # a name with a point is a path to Arrow
+    if len({item.name.lower() for item in given}) < len(given):
+        return False
     if any(set(item.metadata or ()) - {"comment"} for item in given):
         return False  # Spark pads CHAR as it reads, and fills in defaults
     return all(
@@ -235,43 +243,13 @@ def _lengths(frame: DataFrame) -> dict[str, int] | None:
     return found
 
 
-def _is_scan(spark: SparkSession, frame: DataFrame, paths: Sequence[str]) -> bool:
-    """Whether the rows are all of these files, their columns as they are, read now."""
-    folders = sorted({dirname(path) for path in paths})
-    for roots in (folders if _are_all(folders, set(paths)) else [], paths):
-        if not 0 < len(roots) <= _MOST_ROOTS or any(_PATTERN.search(root) for root in roots):
-            continue
-        base = spark.read.schema(frame.schema).parquet(*roots)
-        listed = base.select(*[quoted(name) for name in frame.columns])
-        if frame.sameSemantics(base) or frame.sameSemantics(listed):
-            levels = [found.storageLevel for found in (frame, base, listed)]
-            return not any(level.useMemory or level.useDisk or level.useOffHeap for level in levels)
-    return False
-
-
-def _are_all(folders: Sequence[str], paths: Set[str]) -> bool:
-    """Whether the folders hold these files and nothing else that Spark would read or look through."""
-    left = len(paths)
-    try:
-        for folder in folders:
-            with scandir(folder) as entries:
-                for entry in entries:
-                    hidden = entry.name.startswith((".", "_")) and "=" not in entry.name
-                    if hidden and not entry.name.endswith("_metadata"):
-                        continue
-                    if entry.path not in paths:
-                        return False
-                    left -= 1
-    except OSError:
-        return False
-    return left == 0
-
-
 def _fits(file: pq.ParquetFile, columns: Sequence[str], fields: Sequence[DataField]) -> bool:
     """Whether each column is a plain one of the field's own type, and no time one of another calendar."""
     leaves = [file.schema.column(number) for number in range(len(file.schema))]
     flat = {leaf.path: leaf for leaf in leaves if leaf.path == leaf.name and leaf.max_repetition_level == 0}
     arrow, tops = file.schema_arrow, [name.lower() for name in file.schema_arrow.names]
+    if any("." in name for name in columns):
+        return False  # a path to Arrow
     notes = file.metadata.metadata or {}
     if any(key in notes for key in _LEGACY) or not _OF_TODAY.match(notes.get(_SPARK_VERSION, b"4")):
         return False
@@ -335,4 +313,4 @@ def _read(piece: Piece, columns: Sequence[str], fields: Sequence[DataField]) -> 
             raise OSError("the file is another than when the write began")
         if not _fits(file, columns, fields):
             raise OSError("the file has other columns than when the write began")
-        yield from read_row_groups(file, piece.groups, columns)
+        yield from read_row_groups(file, piece.groups, list(dict.fromkeys(columns)))
