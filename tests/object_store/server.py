@@ -25,7 +25,9 @@ class Gate:
     """A WSGI application around moto.
 
     `faults`: what happens to puts of paths with a part: "lose" (done, but the answer is an error), "refuse" (an error
-    and not done), each so many times; "refuse" of "?delete": requests that delete a list. Puts with a condition are served one at a time: moto looks and writes in two steps.
+    and not done), "busy" (409 and not done), each so many times; "refuse" of "?delete": requests that delete a list;
+    "cut" of "?list": answers that end too soon; "lose" of "?complete": what ends an upload in parts. Puts with a
+    condition are served one at a time: moto looks and writes in two steps.
     """
 
     inner: Any
@@ -50,6 +52,11 @@ class Gate:
                 return _answer(
                     start_response, "501 Not Implemented", ERROR.replace(b"InternalError", b"NotImplemented")
                 )
+        if "list-type=2" in environ.get("QUERY_STRING", "") and self._fault("?list"):
+            return _cut(start_response, self.inner(environ, lambda *answer: None))
+        if environ["REQUEST_METHOD"] == "POST" and "uploadId=" in environ["QUERY_STRING"] and self._fault("?complete"):
+            list(self.inner(environ, lambda *answer: None))
+            return _answer(start_response, "500 Internal Server Error", ERROR)
         if environ["REQUEST_METHOD"] != "PUT":
             return self.inner(environ, start_response)
         if path.startswith(CARELESS):
@@ -60,10 +67,14 @@ class Gate:
     def _put(self, path: str, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         answered: list[Any] = []
         fault = self._fault(path)
-        if fault != "refuse":
+        if fault not in ("refuse", "busy"):
             body = list(self.inner(environ, lambda *answer: answered.extend(answer)))
-        status = 500 if fault else int(answered[0].split()[0])
+        status = {None: 0, "busy": 409}.get(fault, 500) or int(answered[0].split()[0])
         self.puts.append((path, environ.get("HTTP_IF_NONE_MATCH", ""), status))
+        if fault == "busy":
+            return _answer(
+                start_response, "409 Conflict", ERROR.replace(b"InternalError", b"ConditionalRequestConflict")
+            )
         if fault:
             return _answer(start_response, "500 Internal Server Error", ERROR)
         start_response(*answered)
@@ -84,6 +95,13 @@ def _is_list_of_deletes(environ: dict[str, Any]) -> bool:
 def _answer(start_response: Any, status: str, body: bytes) -> Iterable[bytes]:
     start_response(status, [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
     return [body]
+
+
+def _cut(start_response: Any, whole: Iterable[bytes]) -> Iterable[bytes]:
+    """Half of an answer, where all of it was promised: the server ends the connection."""
+    body = b"".join(whole)
+    start_response("200 OK", [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
+    return [body[: len(body) // 2]]
 
 
 def main() -> None:

@@ -128,6 +128,16 @@ def test_the_client_asks_again_by_itself(table: Table, s3: S3, fault: str, times
     assert published == [500] * times + [412 if fault == "lose" else 200]
 
 
+def test_a_store_that_is_busy_with_a_name_that_nobody_gets(catalog: Catalog, s3: S3) -> None:
+    """S3 answers 409 where another conditional request for the name was under way: the name is not taken by that."""
+    s3.fail(("/t/schema/schema-0", "busy", 1), ("/t/snapshot/snapshot-1", "busy", 2))
+    table = keyed(catalog)
+    table.write_arrow(data([1, 2], 1))
+    assert rows(table) == [(1, 1), (2, 1)]
+    assert [status for _, _, status in s3.puts("/t/schema/schema-0")] == [409, 200]
+    assert [status for _, _, status in s3.puts("/t/snapshot/snapshot-1")] == [409, 409, 200]
+
+
 @pytest.mark.parametrize("fault", [FAIL_AFTER, FAIL_BEFORE])
 def test_lost_answers_at_publish_are_resolved(table: Table, fault: str) -> None:
     storage = FaultStorage(table.store.env.storage, fault_on("put_if_absent", "snapshot-1", fault, 2))

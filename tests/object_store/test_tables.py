@@ -13,6 +13,7 @@ from tests.profile import first, pairs
 import bucketlake
 from bucketlake import Catalog, NotFoundError, Table
 from bucketlake.env.local import LocalStorage
+from bucketlake.errors import StorageError
 
 SCHEMA = pa.schema([pa.field("p", pa.string()), pa.field("k", pa.int64()), pa.field("v", pa.int64())])
 KINDS: dict[str, tuple[list[str], dict[str, str]]] = {
@@ -83,15 +84,31 @@ def test_deletes_and_merges_of_many_files(catalog: Catalog) -> None:
     assert len(table.files()) > 8
 
 
-def test_files_of_several_parts(catalog: Catalog, s3: S3) -> None:
-    """A file larger than one request's part is a multipart upload."""
+@pytest.mark.parametrize("lost", [0, 1])
+def test_files_of_several_parts(catalog: Catalog, s3: S3, lost: int) -> None:
+    """A file larger than one request's part is a multipart upload; the answer to its last request may be lost."""
     table = catalog.create_table("t", pa.schema([("b", pa.binary())]), options={"file.compression": "none"})
     blob = [os.urandom(1 << 20) for _ in range(20)]
+    s3.fail(("?complete", "lose", lost))
     table.write_arrow(pa.table({"b": blob}))
     (found,) = table.files()
     key = found.path.removeprefix("s3://lake/")
     assert s3.client.head_object(Bucket="lake", Key=key)["ETag"].strip('"').endswith("-3")
     assert sorted(table.to_arrow()["b"].to_pylist()) == sorted(blob)
+
+
+def test_lists_whose_answer_ends_too_soon(catalog: Catalog, s3: S3) -> None:
+    table = made(catalog, "keyed")
+    table.write_arrow(data(("a", 1, 1)))
+    storage, known = table.store.env.storage, s3.keys(table.path)
+    s3.fail(("?list", "cut", 1))
+    assert {one.path for one in storage.walk(table.path)} == {f"{table.path}/{key}" for key in known}
+    for call in (storage.list, storage.info):
+        s3.fail(("?list", "cut", 1))
+        assert call(f"{table.path}/schema")
+    s3.fail(("?list", "cut", 2))
+    with pytest.raises(StorageError, match="cannot list"):
+        storage.list(table.path)
 
 
 def test_spellings_of_one_place(catalog: Catalog, s3: S3) -> None:

@@ -111,6 +111,30 @@ def test_what_fails_after_the_effect_says_what_is_done(name: str) -> None:
         action(through(FaultStorage(made(), fault_on(operation, part, FAIL_BEFORE))))
 
 
+HALVES = {
+    "rollback": (lambda c: c.table("t").rollback_to(1), ("delete", "snapshot-2"), "roll back again"),
+    "fast-forward": (lambda c: c.table("t").fast_forward("dev"), ("delete", "snapshot-3"), "fast-forward again"),
+    "tags": (lambda c: c.table("t").fast_forward("dev"), ("write", "t/tag/tag-v1"), "fast-forward again"),
+}
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_a_history_that_is_changed_in_part_is_said_to_be_and_finished_by_the_same_call(name: str) -> None:
+    action, (operation, part), said = HALVES[name]
+    storage = made()
+    through(storage).table("t").with_options(branch="dev").write_arrow([{"k": 9, "v": 9}])
+    for number in (3, 4):
+        through(storage).table("t").write_arrow([{"k": number, "v": number}])
+    whole = MapStorage()
+    whole.files = dict(storage.files)
+    action(through(whole))
+    with pytest.raises(StorageError, match=said):
+        action(through(FaultStorage(storage, fault_on(operation, part, FAIL_BEFORE))))
+    action(through(storage))
+    found, wanted = (through(one).table("t") for one in (storage, whole))
+    assert found.to_arrow().equals(wanted.to_arrow()) and found.snapshots() == wanted.snapshots()
+
+
 def test_rows_that_came_during_an_alter_could_not_be_looked_at() -> None:
     storage = made()
 

@@ -20,7 +20,8 @@ import io
 import os
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field, replace
 from typing import Any, BinaryIO, cast
@@ -61,6 +62,9 @@ _SCHEMAS = "/schema/"  # below a table's folder, or a branch's
 _LEFT = "remove what is left; do not rename again"
 _KEYLESS = ("169.254.169.254", "169.254.170.2", "metadata.google.internal")  # asked where no key was given
 _KEYS = "no access key was given: set s3.access-key and s3.secret-key (or those of the store), or its own environment"
+_CUT = "response body"  # an answer that ended too soon
+_BUSY = "ConditionalRequestConflict"
+_PAUSES = (0.02, 0.1, 0.5, 2.0)  # seconds, between two puts
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 
 _probed: dict[Any, None] = {}  # as clients: their options may hold tokens that change
@@ -121,7 +125,7 @@ class ObjectStorage:
         """See Storage."""
         store, key = self._at(path)
         with _translated("cannot create", path):
-            return cast("BinaryIO", _Output(obstore.open_writer(store, key, buffer_size=PART_BYTES), path))
+            return cast("BinaryIO", _Output(store, key, path))
 
     def write(self, path: str, data: bytes) -> None:
         """See Storage."""
@@ -170,14 +174,14 @@ class ObjectStorage:
                     return _info(path, obstore.head(store, key))
                 except (obstore_errors.NotFoundError, FileNotFoundError):
                     pass
-            found: Any = next(iter(obstore.list(store, _folder(key), chunk_size=1)), ())
-        return FileInfo(path, is_dir=True) if len(found) else None
+            there = any(True for _ in _below(store, key, 1))
+        return FileInfo(path, is_dir=True) if there else None
 
     def list(self, path: str) -> list[FileInfo]:
         """See Storage."""
         store, key = self._at(path)
         with _translated("cannot list", path):
-            found = obstore.list_with_delimiter(store, _folder(key))
+            found = _once_more(lambda: obstore.list_with_delimiter(store, _folder(key)))
         bucket = self._bucket(path)
         folders = [FileInfo(f"{bucket}/{name}", is_dir=True) for name in found["common_prefixes"]]
         return folders + [_info(f"{bucket}/{i['path']}", i) for i in found["objects"] if _is_file(i["path"], key)]
@@ -187,10 +191,9 @@ class ObjectStorage:
         store, key = self._at(path)
         bucket = self._bucket(path)
         with _translated("cannot list", path):
-            for chunk in obstore.list(store, _folder(key), chunk_size=1000):
-                for item in chunk:
-                    if _is_file(item["path"], key):
-                        yield _info(f"{bucket}/{item['path']}", item)
+            for item in _below(store, key):
+                if _is_file(item["path"], key):
+                    yield _info(f"{bucket}/{item['path']}", item)
 
     def make_dir(self, path: str) -> None:
         """See Storage."""
@@ -294,10 +297,13 @@ class _Input(RangedInput):
 
 
 class _Output(io.RawIOBase):
-    """Streams one object; it appears when closed, and never if the writer is dropped instead."""
+    """Streams one object; it appears when closed, and never if the writer is dropped instead. The client repeats the
+    request that ends an upload in parts, too, and is then told that there is no such upload: its mark tells."""
 
-    def __init__(self, writer: Any, path: str) -> None:
-        self._writer, self._path = writer, path
+    def __init__(self, store: Any, key: str, path: str) -> None:
+        self._store, self._key, self._path = store, key, path
+        self._mark = _new_mark(store)
+        self._writer = obstore.open_writer(store, key, buffer_size=PART_BYTES, attributes=self._mark)
         self._place = 0
 
     def writable(self) -> bool:
@@ -318,7 +324,11 @@ class _Output(io.RawIOBase):
             return
         super().close()
         with _translated("cannot write", self._path):
-            self._writer.close()
+            try:
+                self._writer.close()
+            except (obstore_errors.NotFoundError, FileNotFoundError):
+                if self._mark is None or _mark_of(self._store, self._key) != self._mark[_MARK]:
+                    raise
 
     def __del__(self) -> None:
         """A writer that failed leaves nothing behind: do not close, which would complete the upload."""
@@ -407,12 +417,35 @@ def _translated(what: str, path: str) -> Iterator[None]:
 
 
 def _created(store: Any, key: str, data: bytes) -> bool:
-    """Whether this call created the object."""
-    mark = None if isinstance(store, obstore_store.LocalStore) else {_MARK: uuid.uuid4().hex}
+    """Whether this call created the object.
+
+    A store that is busy with the name may say so (S3: 409 ConditionalRequestConflict) where nobody has it in the end.
+    """
+    mark = _new_mark(store)
+    for pause in (*_PAUSES, None):
+        try:
+            obstore.put(store, key, data, mode="create", use_multipart=False, attributes=mark)
+        except (obstore_errors.AlreadyExistsError, obstore_errors.PreconditionError, FileExistsError) as error:
+            found = None if mark is None else _mark_of(store, key)
+            if found is None and _BUSY in str(error) and not _is_there(store, key):
+                if pause is None:
+                    raise
+                time.sleep(pause)
+                continue
+            return mark is not None and found == mark[_MARK]
+        return True
+    raise AssertionError("not reached")
+
+
+def _new_mark(store: Any) -> dict[str, str] | None:
+    return None if isinstance(store, obstore_store.LocalStore) else {_MARK: uuid.uuid4().hex}
+
+
+def _is_there(store: Any, key: str) -> bool:
     try:
-        obstore.put(store, key, data, mode="create", use_multipart=False, attributes=mark)
-    except (obstore_errors.AlreadyExistsError, obstore_errors.PreconditionError, FileExistsError):
-        return mark is not None and _mark_of(store, key) == mark[_MARK]
+        obstore.head(store, key)
+    except (obstore_errors.NotFoundError, FileNotFoundError):
+        return False
     return True
 
 
@@ -427,7 +460,7 @@ def _copy(store: Any, source: str, target: str) -> None:
     try:
         obstore.copy(store, source, target, overwrite=True)
     except (obstore_errors.NotFoundError, FileNotFoundError):
-        if any(len(chunk) for chunk in obstore.list(store, _folder(source), chunk_size=1)):
+        if any(True for _ in _below(store, source, 1)):
             return  # another program's object for a folder
         raise
 
@@ -463,7 +496,7 @@ def _left_behind(store: Any, old: str, new: str, known: Mapping[str, Any]) -> No
 
 def _versions(store: Any, key: str) -> dict[str, Any]:
     """All objects in a folder, each with what another one of its name would differ in."""
-    found = (item for chunk in obstore.list(store, _folder(key), chunk_size=1000) for item in chunk)
+    found = _below(store, key)
     return {one["path"]: (one["e_tag"], one["last_modified"], one["size"]) for one in found if one["path"] != key}
 
 
@@ -486,8 +519,32 @@ def _delete_one(store: Any, key: str) -> None:
 
 def _keys(store: Any, key: str) -> list[str]:
     """All objects in a folder."""
-    found = [item["path"] for chunk in obstore.list(store, _folder(key), chunk_size=1000) for item in chunk]
-    return [path for path in found if path != key]
+    return [item["path"] for item in _below(store, key) if item["path"] != key]
+
+
+def _below(store: Any, key: str, page: int = 1000) -> Iterator[Any]:
+    """All objects in a folder. The client repeats a request, but not one whose answer ends too soon."""
+    last, again = None, False
+    while True:
+        try:
+            for chunk in obstore.list(store, _folder(key), offset=last, chunk_size=page):
+                again = False
+                yield from chunk
+                last = chunk[-1]["path"]
+            return
+        except obstore_errors.GenericError as error:
+            if again or _CUT not in str(error):
+                raise
+            again = True
+
+
+def _once_more(ask: Callable[[], Any]) -> Any:
+    try:
+        return ask()
+    except obstore_errors.GenericError as error:
+        if _CUT not in str(error):
+            raise
+        return ask()
 
 
 def _is_file(key: str, folder: str) -> bool:

@@ -173,7 +173,8 @@ def _(folder: Path) -> tuple[Table, list[Row] | None]:
 @case("branch-dead")
 def _(folder: Path) -> tuple[Table, list[Row] | None]:
     table = keyed(folder)
-    table.create_branch("b")
+    table.create_tag("one")
+    table.create_branch("b", "one")
     Path(table.store.on_branch("b").paths.schema(0)).unlink()
     return table, None
 

@@ -91,7 +91,7 @@ def _of_branch(store: Store, branch: str, findings: Findings) -> list[Root]:
     for number in sorted(below):
         cause = f"snapshots go on at {min(i for i in ids if i not in below)}, with a gap before"
         findings.add("snapshot-zombie", cause, Place(store.paths.snapshot(number), snapshot=number, holder=branch))
-    if not half_made(store.env, store.paths, max(schemas, default=0)):
+    if store.schema_ids() and not half_made(store.env, store.paths, max(schemas, default=0)):
         _check_schemas_of([*snapshots, *tags.values()], schemas, store, findings)
     _check_counts([one for one in snapshots if one.id not in below], store, findings)
     history = [number for number in ids if number not in below]

@@ -25,6 +25,7 @@ from bucketlake.errors import (
     InvalidError,
     NotFoundError,
     StorageError,
+    already_done,
 )
 from bucketlake.format.metadata.manifest import ManifestEntry
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
@@ -181,8 +182,10 @@ def fast_forward(store: Store, name: str) -> None:
     shared = {number: data for number, data in own.items() if schemas.get(number) == data}
     brought = {store.paths.schema(number): data for number, data in schemas.items() if number not in shared}
     brought |= {store.paths.tag(tag): encode_snapshot(held) for tag, held in tags.items()}
+    said = "the table's own snapshots may be gone, and not all of the branch's there"
+    begun = already_done(said, "fast-forward again", table=store.paths.root, branch=name)
     try:
-        with nullcontext() if base is None else guarded(store, "fast-forward-", base):
+        with nullcontext() if base is None else guarded(store, "fast-forward-", base), begun:
             take_after(store, base)
             if base is None:  # nothing stays: the hint first, which says where the history begins
                 with suppress(StorageError):

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from bucketlake.errors import ConflictError, CorruptError, InvalidError, NotFoundError, StorageError
+from bucketlake.errors import ConflictError, CorruptError, InvalidError, NotFoundError, StorageError, already_done
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry, ManifestFile
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
 from bucketlake.ops.buckets.postpone import in_commit_order
@@ -109,7 +109,10 @@ def rollback(store: Store, target: Snapshot, tag: str | None = None) -> None:
     if by_catalog(store, "rollback", snapshot=target.id, tag=tag):
         return
     _write_anew(store, target)
-    with guarded(store, f"{GUARD}{target.id}-", target):
+    begun = already_done(
+        "snapshots behind the one to go back to may be gone", "roll back again", table=store.paths.root
+    )
+    with guarded(store, f"{GUARD}{target.id}-", target), begun:
         if not store.has_snapshot(target.id):
             _restore(store, target)
         take_after(store, target)
