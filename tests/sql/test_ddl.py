@@ -10,7 +10,16 @@ import pytest
 from pyspark.errors import AnalysisException, ParseException, SparkRuntimeException
 
 import bucketlake
-from bucketlake.errors import AlreadyExistsError, BucketlakeError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.errors import (
+    AlreadyExistsError,
+    BucketlakeError,
+    CommitError,
+    InvalidError,
+    NotFoundError,
+    UnsupportedError,
+)
+from bucketlake.ops.commit import replacement
+from bucketlake.schema.change import SetOption
 from bucketlake.spark.read import reader
 from bucketlake.spark.session import Lake
 from bucketlake.sql.query.unknown import explained
@@ -49,6 +58,25 @@ def test_replace(lake: Lake) -> None:
     assert rows(lake, "SELECT * FROM db.t") == [(2, 7)]
     lake.sql("CREATE OR REPLACE TABLE db.made AS SELECT 1 AS one")
     assert rows(lake, "SELECT * FROM db.made") == [(1,)]
+
+
+def test_an_alteration_amid_a_replacement_does_not_have_its_query_read_the_emptied_table(
+    classic: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    classic.sql("CREATE TABLE db.r (id INT)")
+    classic.sql("INSERT INTO db.r VALUES (1), (2)")
+    real, came = replacement.publish_schema, []
+
+    def meanwhile(*given: Any) -> bool:
+        if not came:
+            came.append(classic.catalog.table("db.r").alter(SetOption("comment", "other")))
+        return real(*given)
+
+    monkeypatch.setattr(replacement, "publish_schema", meanwhile)
+    with pytest.raises(CommitError, match=r"out of the table.*VERSION AS OF 1"):
+        classic.sql("CREATE OR REPLACE TABLE db.r AS SELECT id + 1 AS id FROM db.r")
+    classic.sql("CREATE OR REPLACE TABLE db.r AS SELECT id + 1 AS id FROM db.r VERSION AS OF 1")
+    assert rows(classic, "SELECT * FROM db.r") == [(2,), (3,)]
 
 
 def test_a_replacement_that_fails_changes_nothing(classic: Lake) -> None:

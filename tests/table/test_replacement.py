@@ -10,11 +10,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.sim.clock import FakeClock
-from tests.sim.storage import KILL_BEFORE, FaultStorage, Killed, MapStorage, fault_on
+from tests.sim.storage import FAIL_BEFORE, KILL_BEFORE, FaultStorage, Killed, MapStorage, fault_on
 
 from bucketlake.catalog import Catalog
 from bucketlake.env.env import Env
-from bucketlake.errors import BucketlakeError, ConflictError, InvalidError, UnsupportedError
+from bucketlake.errors import (
+    BucketlakeError,
+    CommitError,
+    CommitUnknownError,
+    ConflictError,
+    InvalidError,
+    UnsupportedError,
+)
 from bucketlake.format.metadata.snapshot import CommitKind
 from bucketlake.ops.commit.replacement import Replacement, draft_replacement
 from bucketlake.ops.table.store import clear_cache
@@ -229,6 +236,19 @@ def replaced_between(catalog: Catalog, keys: tuple[str, ...], **options: str) ->
     replacement.finish()
     for number in (7, 8):
         catalog.table("u").write_arrow(pa.Table.from_pylist([{"id": number, "data": "new"}]))
+
+
+@pytest.mark.parametrize(("part", "error"), [("snapshot-2", CommitUnknownError), ("schema-1", CommitError)])
+def test_a_failure_between_the_steps_says_where_the_rows_are(
+    catalog: Catalog, storage: MapStorage, part: str, error: type[BucketlakeError]
+) -> None:
+    failing = catalog_of(FaultStorage(storage, fault_on("put_if_absent", part, FAIL_BEFORE, 99)))
+    replacement = drafted(failing, {"n": "INT"})
+    with pytest.raises(error) as raised, replacement.finished_or_told():
+        replacement.switch()
+    assert type(raised.value) is error
+    assert ("VERSION AS OF 1" in str(raised.value)) == (error is CommitError)
+    assert content(catalog, **({"scan_snapshot_id": 1} if error is CommitError else {})) == ROWS
 
 
 @pytest.mark.parametrize(("keys", "options"), [KEYED, ((), {"bucket": "-1"})])

@@ -9,10 +9,13 @@ Spec: docs/spec/catalog.md#replace-table
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import field, replace
 
 from bucketlake.env.keeper import refuse_managed
-from bucketlake.errors import ConflictError, UnsupportedError
+from bucketlake.errors import CommitError, ConflictError, NotFoundError, StorageError, UnsupportedError
+from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.commit.alter import stay_in_table
 from bucketlake.ops.commit.commit import Check, Commit
 from bucketlake.ops.scan.scan import live_entries
@@ -45,6 +48,23 @@ class Replacement:
     old: Store
     new: Store
     name: str
+    _gone: list[int] = field(default_factory=list)  # the snapshot of the old rows, once they have gone
+
+    @contextmanager
+    def finished_or_told(self) -> Iterator[None]:
+        """What fails in the block is told, from the moment on that the old rows went: CommitError. It is nothing to do
+        again by itself: a query over the table would find no rows."""
+        try:
+            yield
+        except (StorageError, ConflictError, NotFoundError) as error:
+            if not self._gone:
+                raise
+            raise CommitError(
+                "the old rows are out of the table that was to be replaced, and the new ones are not in it",
+                table=self.name,
+                reason=str(error),
+                remedy=f"do it again; a query over the table itself must read its VERSION AS OF {self._gone[0]}",
+            ) from error
 
     def switch(self, check: Check | None = None) -> None:
         """Remove the old rows and publish the new schema: the table is empty then, and older snapshots stay.
@@ -56,8 +76,10 @@ class Replacement:
         new = self.new
         if self.old.latest_schema().id != self.old.schema.id:
             raise self._altered()
-        if self.old.latest_snapshot() is not None:
-            self._truncate(self.old, check)
+        before = self.old.latest_snapshot()
+        if before is not None:
+            made = self._truncate(self.old, check)
+            self._gone.append(made.id - 1)
         if not publish_schema(new, new.schema):
             raise self._altered()
         stay_in_table(self.old, new.schema, self.name)
@@ -69,8 +91,8 @@ class Replacement:
             self._truncate(self.new)
 
     @staticmethod
-    def _truncate(store: Store, check: Check | None = None) -> None:
-        Commit(store, new_commit_user(store), check=check).truncate()
+    def _truncate(store: Store, check: Check | None = None) -> Snapshot:
+        return Commit(store, new_commit_user(store), check=check).truncate()
 
     def _altered(self) -> ConflictError:
         return ConflictError("the table was altered while it was to be replaced", table=self.name, remedy="try again")

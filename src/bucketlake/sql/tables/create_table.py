@@ -195,20 +195,17 @@ def _replaced(
     options = {**table_defaults(lake.catalog.options), **made.options}
     schema = new_schema(made.schema, made.partition_keys, made.primary_keys, options, made.comment)
     replacement = draft_replacement(lake.catalog.table(name).for_writing().store, schema, name)
-    if frame is None:
-        replacement.switch()
-        replacement.finish()
-        return
-    rows = frame.toDF(*[f.name for f in made.fields])
-    switch = partial(replacement.switch, check_of(replacement.old, read, whole=True))
-    write(
-        lake.spark,
-        Table(replacement.new, name),
-        rows,
-        WriteRequest(
+    with replacement.finished_or_told():
+        if frame is None:
+            replacement.switch()
+            replacement.finish()
+            return
+        rows = frame.toDF(*[f.name for f in made.fields])
+        switch = partial(replacement.switch, check_of(replacement.old, read, whole=True))
+        how = WriteRequest(
             "overwrite", dynamic=False, operation=operation, before_commit=switch, source=_source(frame, made)
-        ),
-    )
+        )
+        write(lake.spark, Table(replacement.new, name), rows, how)
 
 
 def create_as(lake: Lake, clause: CreateTable, frame: DataFrame) -> None:
