@@ -33,7 +33,7 @@ def table(lake: Lake, columns: str = "id INT, name STRING", options: str = "'buc
     lake.sql(f"CREATE OR REPLACE TABLE db.t ({columns}) TBLPROPERTIES ({options})")
 
 
-def copy(lake: Lake, folder: Path, clauses: str = CSV, columns: str = "") -> list[Row]:
+def copy(lake: Lake, folder: object, clauses: str = CSV, columns: str = "") -> list[Row]:
     return rows(lake, f"COPY INTO db.t {columns} FROM '{folder}' {clauses}")
 
 
@@ -144,6 +144,23 @@ def test_errors_of_rows(classic: Lake, folder: Path) -> None:
     assert rows(classic, "SELECT id FROM db.t") == [(1,), (2,), (3,)]
     again = {row[0]: row[1] for row in copy(classic, folder, f"{CSV} ON_ERROR = CONTINUE")}
     assert again == {"good.csv": "SKIPPED", "mixed.csv": "SKIPPED", "bad.csv": "LOAD_FAILED"}
+
+
+def test_folders_that_are_named_in_another_way(classic: Lake, folder: Path) -> None:
+    """Relative to where Spark is, and with `.` and `..`: they were taken for empty ones."""
+    table(classic)
+    ((working,),) = classic.spark.sql("SELECT java_method('java.lang.System', 'getProperty', 'user.dir')").collect()
+    relative = Path(os.path.relpath(folder, working))
+    (folder / "a.csv").write_text("1,Alice\n")
+    (folder / "below" / "deeper").mkdir(parents=True)
+    (folder / "below" / "b.csv").write_text("9,no\n")
+    (folder / "below" / "deeper" / "c.csv").write_text("9,no\n")
+    for name in (relative, f"{folder}/./below/..", relative / "a.csv", f"{relative}/"):
+        assert copy(classic, name, f"{CSV} FORCE = TRUE") == [("a.csv", "LOADED", 1, 1, 0, None)], name
+    assert copy(classic, relative / "below" / "deeper")[0][:2] == ("c.csv", "LOADED")
+    assert rows(classic, f"COPY INTO '{relative}/out' FROM (SELECT 1) {CSV}")[0][1:] == (1, 1)
+    with pytest.raises(NotFoundError, match="no such folder"):
+        copy(classic, relative / "gone")
 
 
 def test_exports(classic: Lake, folder: Path) -> None:

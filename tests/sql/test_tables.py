@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyspark.errors import AnalysisException
 
 from bucketlake.errors import AlreadyExistsError, BucketlakeError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.schema.schema import TableSchema
@@ -105,6 +106,8 @@ def test_like_a_table_or_view_of_sparks(lake: Lake, tmp_path: Path) -> None:
         assert [f.description for f in lake.table("db.d").schema.fields] == ["which", None]
     finally:
         spark.sql("DROP TABLE spark_catalog.default.source")
+    with pytest.raises(AnalysisException, match="`spark_catalog`.`default`.`source` cannot be found"):
+        lake.sql("CREATE TABLE db.e LIKE spark_catalog.default.source")  # its catalog was said to be unknown
     spark.sql("SELECT id, CAST(id AS STRING) AS name FROM range(3)").createOrReplaceTempView("few")
     lake.sql("CREATE TABLE db.c LIKE few TBLPROPERTIES ('primary-key' = 'id')")
     assert columns(lake, "db.c") == {"id": "BIGINT NOT NULL", "name": "STRING"}

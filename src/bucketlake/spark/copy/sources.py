@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from urllib.parse import urlsplit
 
@@ -30,28 +31,35 @@ def list_files(spark: SparkSession, folder: str, pattern: str | None = None) -> 
         wanted = re.compile(pattern or "")
     except re.error as error:
         raise InvalidError("PATTERN is not a regular expression", pattern=pattern, reason=str(error)) from error
-    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
-    try:
-        frame = reader.load(literal_path(folder))
-        rows = frame.select("path", "length", F.unix_millis("modificationTime")).collect()
-    except AnalysisException as error:
-        if error.getCondition() == "PATH_NOT_FOUND":
-            raise NotFoundError("no such folder", path=folder) from error
-        raise
+    rows = _found(spark, literal_path(folder))
+    if rows is None:
+        raise NotFoundError("no such folder", path=folder)
     root = plain_path(folder)
-    found = [SourceFile(path, size, modified) for path, size, modified in rows if _lies_in(path, root)]
+    if root.startswith("/"):
+        found = [row for row in rows if root in (own := plain_path(row.path), posixpath.dirname(own))]
+    else:  # Spark says where its own folder is only in what it finds: what lies deeper is found once more
+        deeper = {row.path for row in _found(spark, f"{literal_path(folder)}/*/*") or ()}
+        found = [row for row in rows if row.path not in deeper]
     return sorted((file for file in found if wanted.search(file.name)), key=lambda file: file.name)
 
 
-def _lies_in(path: str, root: str) -> bool:
-    own = plain_path(path)
-    return own == root or own.rpartition("/")[0] == root
+def _found(spark: SparkSession, path: str) -> list[SourceFile] | None:
+    """The files at and below a path; None where nothing is."""
+    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+    try:
+        frame = reader.load(path)
+        rows = frame.select("path", "length", F.unix_millis("modificationTime")).collect()
+    except AnalysisException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            return None
+        raise
+    return [SourceFile(path, size, modified) for path, size, modified in rows]
 
 
 def plain_path(path: str) -> str:
-    """A path without what names its file system: `file:/a//b/` and `/a/b` are one."""
+    """A path without what names its file system: `file:/a//b/`, `/a/./b` and `/a/b` are one."""
     parts = urlsplit(path) if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", path) else None
     rest = path if parts is None else path[len(parts.scheme) + 1 :]
     if parts is not None and rest.startswith("//"):
         rest = "/" + rest[2:].partition("/")[2]
-    return re.sub(r"/+", "/", rest).rstrip("/") or "/"
+    return posixpath.normpath(re.sub(r"/+", "/", rest))

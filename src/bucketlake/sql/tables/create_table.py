@@ -323,7 +323,7 @@ def _like(lake: Lake, parts: tuple[str, ...], given: _Definition, options: bool)
     """Columns, keys, `options` and comment of another table; what the statement gives itself goes before. Of Spark's
     tables and views, whose properties are none of a table here: columns with their defaults, partitioning, comment."""
     source = names.find(lake, parts)
-    if source is None and names.is_sparks(lake, parts):
+    if source is None and (names.is_elsewhere(lake, parts) or names.is_sparks(lake, parts)):
         return _like_sparks(lake, ".".join(map(quoted, parts)), given)
     schema = lake.catalog.table((source or names.target(lake, parts)).full).schema  # which says what is not there
     taken = {key: value for key, value in schema.options.items() if options and not key.startswith(_ELSEWHERE)}
