@@ -85,6 +85,14 @@ def test_stored_text_means_what_paimon_casts_it_to(kind: str, text: str, value: 
         ("STRUCT<a:INT,b:STRING>", "named_struct('A', 1, 'B', 'x')", "{1, x}"),
         ("ARRAY<STRUCT<a:INT,b:ARRAY<INT>>>", "array(struct(1, array(1, 2)))", "[{1, [1, 2]}]"),
         ("INT", "1 -- one\n", "1"),
+        ("TINYINT", "-128Y", "-128"),
+        ("BIGINT", "- 9223372036854775808l", "-9223372036854775808"),
+        ("DECIMAL(38,0)", f"{'9' * 38}BD", "9" * 38),
+        ("DECIMAL(38,18)", "-12345678901234567890.123456789012345678", "-12345678901234567890.123456789012345678"),
+        ("DECIMAL(38,18)", "1234567890123456789.5 + 0.000000000000000001", "1234567890123456789.500000000000000001"),
+        # as Java reads them
+        ("DOUBLE", "double('NaN')", "NaN"),
+        ("ARRAY<FLOAT>", "array(float('-Infinity'), float('inf'))", "[-Infinity, Infinity]"),
     ],
 )
 def test_constants_are_stored_as_paimon_reads_them(kind: str, text: str, stored: str | None) -> None:
@@ -107,6 +115,8 @@ def test_constants_are_stored_as_paimon_reads_them(kind: str, text: str, stored:
         ("INT", "3000000000"),
         ("BIGINT", "2147483647 + 1"),
         ("INT", "1.5"),
+        ("TINYINT", "-CAST(128 AS TINYINT)"),
+        ("DECIMAL(38,18)", "12345678901234567890.123456789012345678 * 2"),  # to Spark it has 16 digits after the point
         ("INT", "1 / 0"),
         ("INT", "'x'"),
         ("INT", "true"),

@@ -21,6 +21,7 @@ from bucketlake.types.model import STRING, DataType, Root
 from bucketlake.values import dataclass
 
 LONGEST = 10_000
+_DIGITS = 38  # of Spark's decimals
 _EXACT = Context(prec=76, traps=[Inexact, InvalidOperation])
 _DOUBTFUL_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\[^\\'\"nrt]")
 _CALL = re.compile(r"\s*\w+\s*\(.*\)\s*", re.DOTALL)
@@ -82,6 +83,7 @@ _OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "Sub": operator.sub,
     "Mul": operator.mul,
 }
+_OF_DECIMALS = {"Add": _EXACT.add, "Sub": _EXACT.subtract, "Mul": _EXACT.multiply}  # operators keep 28 digits
 
 
 def _value(node: exp.Expression, text: str) -> Any:
@@ -96,7 +98,7 @@ def _value(node: exp.Expression, text: str) -> Any:
     if isinstance(node, exp.HexString):
         return bytes.fromhex(node.this)
     if isinstance(node, exp.Neg):
-        return _negative(_value(node.this, text))
+        return _negated(node.this, text)
     if isinstance(node, (exp.Cast, exp.TryCast)):
         return _cast(_value(node.this, text), node.to)
     if isinstance(node, exp.Concat):
@@ -116,10 +118,18 @@ def _number(text: str) -> Any:
     return int(text) if text.isdigit() else Decimal(text)
 
 
+def _negated(node: exp.Expression, text: str) -> Any:
+    """A sign is part of a literal with a suffix, which is read as a cast: 128Y is none, -128Y is one."""
+    inner = node.this if isinstance(node, exp.TryCast) else None
+    if isinstance(inner, exp.Literal) and re.search(rf"-\s*{re.escape(inner.name)}[YSL]\b", text, re.IGNORECASE):
+        return _cast(_negative(_number(inner.name)), node.to)
+    return _negative(_value(node, text))
+
+
 def _negative(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         raise InvalidError("only numbers have a sign", value=repr(value)[:80])
-    return -value
+    return value.copy_negate() if isinstance(value, Decimal) else -value  # its sign keeps 28 digits
 
 
 def _binary(node: exp.Binary, left: Any, right: Any) -> Any:
@@ -130,11 +140,12 @@ def _binary(node: exp.Binary, left: Any, right: Any) -> Any:
     if isinstance(left, float) or isinstance(right, float):
         left, right = float(left), float(right)
     whole = isinstance(left, int) and isinstance(right, int)
-    operation = _OPERATIONS.get(type(node).__name__)
+    name = type(node).__name__
+    operation = _OPERATIONS.get(name)
     if operation is not None and whole:
         return _in_range(operation(left, right), left, right)
     if operation is not None:
-        return _EXACT.plus(operation(left, right)) if not isinstance(left, float) else operation(left, right)
+        return operation(left, right) if isinstance(left, float) else _of_decimals(name, Decimal(left), Decimal(right))
     if type(node) is exp.Div and (whole or isinstance(left, float)):
         return left / right
     if type(node) in (exp.IntDiv, exp.Mod) and whole and left >= 0 and right > 0:
@@ -148,6 +159,24 @@ def _in_range(value: int, *sides: int) -> int:
     if not -(1 << bits) <= value < 1 << bits:
         raise InvalidError("integer overflow", value=value)
     return value
+
+
+def _of_decimals(name: str, left: Decimal, right: Decimal) -> Decimal:
+    """Of so many digits that Spark's type for the result has them all: it rounds others."""
+    (whole, scale), (whole_right, scale_right) = _sizes(left), _sizes(right)
+    times = name == "Mul"
+    after = scale + scale_right if times else max(scale, scale_right)
+    before = whole + whole_right if times else max(whole, whole_right)
+    if before + after + 1 > _DIGITS:
+        raise InvalidError("arithmetic of so long decimals", digits=before + after + 1, remedy="write the result")
+    return _OF_DECIMALS[name](left, right)
+
+
+def _sizes(value: Decimal) -> tuple[int, int]:
+    """Digits before and after the point."""
+    _, digits, exponent = value.as_tuple()
+    scale = max(-int(exponent), 0)
+    return max(len(digits) + int(exponent), 0), scale
 
 
 def _adjacent(node: exp.Concat, text: str) -> str:
@@ -240,6 +269,6 @@ def _decimal(value: Any, to: exp.DataType) -> Decimal:
         raise InvalidError("not a cast of a constant that keeps its value", value=repr(value)[:80])
     number = _EXACT.create_decimal(value.strip() if isinstance(value, str) else value)
     exact = _EXACT.quantize(number, Decimal(1).scaleb(-scale))
-    if abs(exact) >= 10 ** (precision - scale):
+    if exact.copy_abs() >= 10 ** (precision - scale):
         raise InvalidError("not a cast of a constant that keeps its value", value=str(value)[:80])
     return exact

@@ -10,6 +10,7 @@ Spec: docs/spec/schema.md#defaults
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
 from collections.abc import Sequence
 from decimal import Decimal
@@ -93,7 +94,7 @@ def stored_default(text: str, field: DataField) -> str | None:
         return None
     found = f"'{_plain(value, field.type)}'" if field.type.root in (*_TEXT, *_BYTES) else _plain(value, field.type)
     again = default_scalar(DataField(field.id, field.name, field.type, default=found))
-    if again != pa.scalar(value, arrow_type(field.type)):
+    if repr(again.as_py()) != repr(pa.scalar(value, arrow_type(field.type)).as_py()):  # NaN is not equal to itself
         raise UnsupportedError(
             "Paimon's text for default values cannot hold this one",
             column=field.name,
@@ -304,6 +305,8 @@ def _flat(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, Decimal):
         return format(value, "f")
+    if isinstance(value, float) and not math.isfinite(value):  # Java reads no other spelling
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
     return str(value)
 
 
@@ -328,6 +331,8 @@ def _sql(value: Any, t: DataType, shown: bool = False) -> str:
         return f"DATE {quote_text(str(value))}"
     if isinstance(value, bytes):
         return f"X{quote_text(value.hex())}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"CAST({quote_text(_flat(value))} AS {t.root.name})"
     return quote_text(value) if isinstance(value, str) else _flat(value)
 
 
