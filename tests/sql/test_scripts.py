@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from decimal import Decimal
 
+import numpy as np
+import pandas as pd
 import pytest
 from pyspark.sql import functions as F
 
@@ -49,11 +51,24 @@ def test_statements_end_at_semicolons_between_tokens() -> None:
         (Decimal("-1.50"), " -1.50BD"),
         (dt.date(2024, 2, 29), "DATE'2024-02-29'"),
         (dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=dt.timezone.utc), "timestamp_micros(1000000)"),
+        (dt.datetime.min.replace(tzinfo=dt.timezone(dt.timedelta(hours=2))), "timestamp_micros(-62135604000000000)"),
         ([1, None], "array(1, NULL)"),
+        (np.float64(1.5), "1.5D"),  # its repr has its type's name
+        (np.int64(-7), " -7"),
+        (np.array([True, False]), "array(TRUE, FALSE)"),
+        (pd.Timestamp("1970-01-01 00:00:01", tz="UTC"), "timestamp_micros(1000000)"),
+        (pd.NaT, "NULL"),
     ],
 )
 def test_literals(value: object, text: str) -> None:
     assert literal(value, "x") == text
+
+
+def test_times_without_a_zone() -> None:
+    with pytest.raises(InvalidError, match="parameter=x"):
+        literal(dt.datetime.min, "x")
+    moment = dt.datetime(2024, 5, 6, 7, 8)
+    assert literal(pd.Timestamp(moment), "x") == literal(moment, "x")  # of this machine's zone, as in DataFrames
 
 
 def test_markers_are_replaced_where_they_are_markers() -> None:

@@ -245,10 +245,28 @@ def _is_marker(tokens: Sequence[Token], at: int) -> bool:
     return tokens[at + 1].start == token.end and not joined
 
 
+def _plain(value: Any) -> Any:
+    """Numbers, texts and arrays of numpy's, and a Timestamp of pandas', as Python's own; NaT is None."""
+    if getattr(getattr(value, "dtype", None), "kind", "") in tuple("biufUS"):
+        return value.tolist()
+    if isinstance(value, dt.datetime) and hasattr(value, "to_pydatetime"):
+        return None if value != value else value.to_pydatetime(warn=False)
+    return value
+
+
+def _zoned(value: dt.datetime, name: str) -> dt.datetime:
+    try:
+        return value if value.tzinfo is not None else value.astimezone()
+    except (ValueError, OverflowError) as error:  # Python asks what the zone was a day before
+        remedy = f"give it with a time zone, or as text: CAST(:{name} AS TIMESTAMP_NTZ)"
+        raise InvalidError("the zone of so early or late a time is not known", parameter=name, remedy=remedy) from error
+
+
 def literal(value: Any, name: str) -> str:
     """A Python value as Spark's SQL writes it, as `functions.lit` takes it."""
     if isinstance(value, Written):
         return value.text
+    value = _plain(value)
     if value is None or isinstance(value, bool):
         return "NULL" if value is None else str(value).upper()
     if isinstance(value, int):
@@ -263,7 +281,7 @@ def literal(value: Any, name: str) -> str:
     if isinstance(value, Decimal) and value.is_finite():
         return f" {value:f}BD" if value < 0 else f"{value:f}BD"
     if isinstance(value, dt.datetime):  # one without a zone is of this machine's, as in DataFrames
-        return f"timestamp_micros({(value.astimezone(dt.timezone.utc) - _EPOCH) // _MICROSECOND})"
+        return f"timestamp_micros({(_zoned(value, name) - _EPOCH) // _MICROSECOND})"
     if isinstance(value, dt.date):
         return f"DATE'{value.isoformat()}'"
     if isinstance(value, dt.time):
