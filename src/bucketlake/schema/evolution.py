@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from bucketlake.errors import ConflictError, InvalidError, UnsupportedError
 from bucketlake.lazy import pa, pc
+from bucketlake.schema.decimals import decimal_of, double_of, long_of, text_of
 from bucketlake.types.arrow import canonical_array, list_offsets, pairs_of
 from bucketlake.types.model import (
     LISTS,
@@ -278,9 +279,10 @@ def _cast_flat(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
     if source.root in _TEXT:
         array = pc.utf8_trim_whitespace(array)
         if target.root in _WHOLE:
-            return array.cast(kind)
+            plain = pc.replace_substring_regex(array, r"^(?:\+|(-))?(\d+)(?:\.\d*)?$", r"\1\2")  # cut, as Paimon does
+            return plain.cast(kind)
         if target.root is Root.DECIMAL:
-            return _to_decimal(array.cast(pa.decimal128(38, max(target.scale or 0, 18))), target)
+            return decimal_of(array, target.precision or 10, target.scale or 0)
         return (
             array.cast(kind)
             if target.root in _FLOAT
@@ -289,7 +291,8 @@ def _cast_flat(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
             )
         )
     if target.root is Root.DECIMAL:
-        return _to_decimal(array.cast(pa.int8()) if source.root is Root.BOOLEAN else array, target)
+        numbers = array.cast(pa.int8()) if source.root is Root.BOOLEAN else array
+        return decimal_of(numbers, target.precision or 10, target.scale or 0)
     if target.root in _NUMBER:
         return _to_number(array, source, kind)
     if target.root in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ) and source.root is not Root.DATE:
@@ -306,31 +309,18 @@ def _to_number(array: pa.Array, source: DataType, kind: pa.DataType) -> pa.Array
         top, bottom = pa.scalar(int(high) - 1, wide), pa.scalar(int(low), wide)
         whole = pc.if_else(pc.greater_equal(values, high), top, whole)
         return pc.if_else(pc.less(values, low), bottom, whole).cast(kind, safe=False)
-    if pa.types.is_integer(kind) and source.root is Root.DECIMAL:
-        return pc.trunc(array).cast(pa.int64(), safe=False).cast(kind, safe=False)
+    if source.root is Root.DECIMAL:
+        return (long_of if pa.types.is_integer(kind) else double_of)(array).cast(kind, safe=False)
     if source.root is Root.BOOLEAN:
         return array.cast(pa.int8()).cast(kind)
     return array.cast(kind, safe=False)
 
 
-def _to_decimal(array: pa.Array, target: DataType) -> pa.Array:
-    """Rounded half up (ties away from zero); null where the target's precision does not suffice."""
-    precision, scale = target.precision or 10, target.scale or 0
-    limit = 10 ** (precision - scale)
-    if pa.types.is_floating(array.type):
-        fits = pc.less(pc.abs(array.cast(pa.float64())), float(limit))
-        array = pc.if_else(fits, array.cast(pa.float64()), None)
-        return array.cast(pa.decimal128(precision, scale))
-    wide = pa.decimal256(76, max(scale, array.type.scale if pa.types.is_decimal(array.type) else 0))
-    if not pa.types.is_decimal(array.type):
-        array = array.cast(pa.decimal128(19, 0))
-    rounded = pc.round(array.cast(wide), scale, "half_towards_infinity")
-    fits = pc.less(pc.abs(rounded), pa.scalar(limit, pa.decimal256(60, 0)).cast(wide))
-    return pc.if_else(fits, rounded, pa.scalar(None, wide)).cast(pa.decimal128(precision, scale))
-
-
 def _to_text(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
-    text = (wall_clock(array) if source.root is Root.TIMESTAMP_LTZ else array).cast(pa.string())
+    if source.root is Root.DECIMAL:
+        text = text_of(array)
+    else:
+        text = (wall_clock(array) if source.root is Root.TIMESTAMP_LTZ else array).cast(pa.string())
     if source.root in _TIMES:
         keep = source.precision or 0
         text = pc.replace_substring_regex(text, rf"(\.\d{{{keep}}}\d*?)0+$", r"\1")
