@@ -76,6 +76,10 @@ def cast(values, source, target):
         ("DECIMAL(18, 3)", "DOUBLE", [Decimal("123456789012345.678")], [123456789012345678 / 1000.0]),  # rounded twice
         ("STRING", "DATE", ["2024-02-29"], [dt.date(2024, 2, 29)]),
         ("STRING", "TIMESTAMP(3)", ["2024-02-29 01:02:03.5"], [dt.datetime(2024, 2, 29, 1, 2, 3, 500_000)]),
+        ("STRING", "DATE", ["2024-2-9", "2024-02", "2024-02-29 01:02:03", None],
+         [dt.date(2024, 2, 9), dt.date(2024, 2, 1), dt.date(2024, 2, 29), None]),
+        ("STRING", "TIMESTAMP(3)", ["2024-2-9 1:02:3.12399", "2024-02-29", "2024-02-29T01:02:03", None],
+         [dt.datetime(2024, 2, 9, 1, 2, 3, 123_000), dt.datetime(2024, 2, 29), dt.datetime(2024, 2, 29, 1, 2, 3), None]),
         ("STRING", "BYTES", ["ab"], [b"ab"]),
         ("BYTES", "STRING", [b"ab"], ["ab"]),
         ("BYTES", "VARBINARY(1)", [b"ab"], [b"a"]),

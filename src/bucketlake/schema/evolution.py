@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from bucketlake.errors import ConflictError, InvalidError, UnsupportedError
 from bucketlake.lazy import pa, pc
 from bucketlake.schema.decimals import decimal_of, double_of, long_of, text_of
+from bucketlake.schema.moments import dates_of, timestamps_of
 from bucketlake.types.arrow import canonical_array, list_offsets, pairs_of
 from bucketlake.types.model import (
     LISTS,
@@ -283,13 +284,10 @@ def _cast_flat(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
             return plain.cast(kind)
         if target.root is Root.DECIMAL:
             return decimal_of(array, target.precision or 10, target.scale or 0)
-        return (
-            array.cast(kind)
-            if target.root in _FLOAT
-            else canonical_array(
-                array.cast(pa.date32() if target.root is Root.DATE else pa.timestamp("us")), pa.field("", kind), ""
-            )
-        )
+        if target.root in _FLOAT:
+            return array.cast(kind)
+        moments = dates_of(array) if target.root is Root.DATE else timestamps_of(array, target.precision or 0)
+        return canonical_array(moments, pa.field("", kind), "")
     if target.root is Root.DECIMAL:
         numbers = array.cast(pa.int8()) if source.root is Root.BOOLEAN else array
         return decimal_of(numbers, target.precision or 10, target.scale or 0)
