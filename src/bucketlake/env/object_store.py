@@ -530,7 +530,7 @@ def _below(store: Any, key: str, page: int = 1000) -> Iterator[Any]:
             for chunk in obstore.list(store, _folder(key), offset=last, chunk_size=page):
                 again = False
                 yield from chunk
-                last = chunk[-1]["path"]
+                last = chunk[-1]["path"] if chunk else last
             return
         except obstore_errors.GenericError as error:
             if again or _CUT not in str(error):
