@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import random
+from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +66,28 @@ def test_texts_that_no_partition_can_have_are_refused(tmp_path: Path) -> None:
     null = table.options.get("partition.default-name")
     for text, count in (("007", 1), (" 7 ", 1), (null, 1), ("8", 0)):
         assert sum(map(spec_filter(table.store, [{"a": text}]), known)) == count, text
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "texts"),
+    [
+        (pa.date32(), dt.date(2024, 1, 2), ("2024-01-02 x", "2024-01-02 10:00:00", "2024-01", "2")),
+        (pa.timestamp("ms"), dt.datetime(2024, 1, 2, 3, 4, 5, 123_000), ("2024-01-02 03:04:05.1239",)),
+        (pa.decimal128(3, 1), Decimal("1.6"), ("1.55", "1.64", "x")),
+    ],
+)
+def test_texts_that_mean_more_than_a_partition_can_have_are_not_cut(
+    tmp_path: Path, kind: pa.DataType, value: object, texts: tuple[str, ...]
+) -> None:
+    schema = pa.schema([("p", kind), ("v", pa.int64())])
+    table = bucketlake.open(str(tmp_path)).create_table("t", schema, ["p"])
+    table.write_arrow(pa.table([pa.array([value], kind), pa.array([1])], schema=schema))
+    for text in texts:
+        with suppress(InvalidError):
+            table.drop_partitions([{"p": text}])
+        assert table.refresh().to_arrow().num_rows == 1, text
+    table.drop_partitions([{"p": str(value)}])
+    assert table.refresh().to_arrow().num_rows == 0
 
 
 def test_each_partition_is_compared_with_few_of_many_specs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

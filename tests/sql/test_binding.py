@@ -27,6 +27,10 @@ class _Conf:
         return default[0] if default else "UTC"
 
 
+class _Session:
+    conf = _Conf()
+
+
 @pytest.fixture
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
     catalog = bucketlake.open(str(tmp_path))
@@ -35,7 +39,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
         catalog.create_table(f"db.{name}", pa.schema([("id", pa.int64()), ("n", pa.int32()), ("s", pa.string())]))
     monkeypatch.setattr(names, "is_temp_view", lambda lake, name: False)
     monkeypatch.setattr(query, "pruned", lambda spark, table, selection, need: (table.name, need))
-    found = Lake(SimpleNamespace(conf=_Conf()), catalog)  # type: ignore[arg-type]
+    found = Lake(_Session(), catalog)  # type: ignore[arg-type]
     found.current_database = "db"
     return found
 

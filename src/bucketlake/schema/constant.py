@@ -16,8 +16,8 @@ from typing import Any
 
 from bucketlake.errors import InvalidError
 from bucketlake.lazy import exp, pa, spark_dialect, sqlglot, sqlglot_errors, sqlglot_tokens
-from bucketlake.schema.evolution import cast_array
-from bucketlake.types.model import STRING, DataType, Root
+from bucketlake.schema.evolution import value_of
+from bucketlake.types.model import DataType, Root
 from bucketlake.values import dataclass
 
 LONGEST = 10_000
@@ -252,7 +252,7 @@ def _cast(value: Any, to: exp.DataType) -> Any:
     elif to.this is exp.DataType.Type.DECIMAL:
         return _decimal(value, to)
     elif root is not None and isinstance(value, str):
-        return cast_array(pa.array([value]), STRING, DataType(root))[0].as_py()
+        return value_of(value, DataType(root)).as_py()
     elif root in (Root.FLOAT, Root.DOUBLE) and isinstance(value, (int, float, Decimal)):
         return float(value)
     elif root in _BITS and isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):

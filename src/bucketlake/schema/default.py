@@ -19,11 +19,10 @@ from typing import Any
 from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
 from bucketlake.lazy import pa
 from bucketlake.schema.constant import Pairs, Struct, constant, looks_computed
-from bucketlake.schema.evolution import cast_array
+from bucketlake.schema.evolution import value_of
 from bucketlake.types.model import (
     LISTS,
     MAX_LENGTH,
-    STRING,
     DataField,
     DataType,
     Root,
@@ -132,7 +131,7 @@ def _read(text: str, t: DataType) -> Any:
 
 
 def _cast(text: str, t: DataType) -> Any:
-    value = cast_array(pa.array([text]), STRING, t)[0]
+    value = value_of(text, t)
     if not value.is_valid:
         raise InvalidError("text is not a value of the type", text=text[:200], type=type_text(t))
     return value.as_py()

@@ -18,6 +18,7 @@ from bucketlake.types.arrow import canonical_array, list_offsets, pairs_of
 from bucketlake.types.model import (
     LISTS,
     MAX_LENGTH,
+    STRING,
     DataField,
     DataType,
     Root,
@@ -236,6 +237,21 @@ def cast_array(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
             present=type_text(target),
             reason=str(error).splitlines()[0],
         ) from error
+
+
+def value_of(text: str, target: DataType) -> pa.Scalar:
+    """What a text means as a value of a type; null for a decimal that it cannot hold. Of whole numbers and times
+    nothing is cut off, as it is of stored texts: InvalidError for 1.5 as INT, for a time of day in a DATE."""
+    plain, more = text.strip(), ""
+    if target.root in _WHOLE:
+        more = plain.partition(".")[2]
+    elif target.root is Root.DATE:
+        more = plain.partition(" ")[2]
+    elif target.root in _TIMES:
+        more = plain.partition(".")[2].rstrip("0")[target.precision or 0 :]
+    if more:
+        raise InvalidError("text is not a value of the type", text=text[:200], type=type_text(target))
+    return cast_array(pa.array([text]), STRING, target)[0]
 
 
 def _cast_nested(array: pa.Array, source: DataType, target: DataType) -> pa.Array:

@@ -8,7 +8,7 @@ was set when the one before it asked, while that is asked for anew beside it (`b
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -29,19 +29,21 @@ _REFERENCE = re.compile(r"\$\{(?:(\w+?):)?(\S+?)\}", re.ASCII)
 _OF_SESSION = (None, "spark", "sparkconf", "hivevar", "hiveconf")
 _OF_JAVA = {"env": "getenv", "system": "getProperty"}
 _read: ContextVar[dict[int, tuple[SparkSession, Mapping[str, str]]] | None] = ContextVar("settings", default=None)
-_before: WeakKeyDictionary[SparkSession, Mapping[str, str]] = WeakKeyDictionary()  # as it was found last
-_supposing: ContextVar[list[Future[Mapping[str, str]]] | None] = ContextVar("supposing", default=None)
+_found: WeakKeyDictionary[SparkSession, Mapping[str, str]] = WeakKeyDictionary()  # what was set when it was asked last
+Supposed = tuple["SparkSession", "Future[Mapping[str, str]]"]
+_supposed: ContextVar[list[Supposed] | None] = ContextVar("supposed", default=None)
 T = TypeVar("T")
 
 
 @contextmanager
 def settings_stay() -> Iterator[None]:
     """While this lasts, `settings_of` is what it was when it was asked first."""
-    before = _read.set({})
+    before, supposed = _read.set({}), _supposed.set(None)
     try:
         yield
     finally:
         _read.reset(before)
+        _supposed.reset(supposed)
 
 
 def setting_of(spark: SparkSession, *keys: str) -> str | None:
@@ -78,7 +80,7 @@ def settings_of(spark: SparkSession) -> Mapping[str, str]:
     if kept is None:
         return _asked(spark)
     if id(spark) not in kept:
-        kept[id(spark)] = (spark, _supposed(spark) or _asked(spark))
+        kept[id(spark)] = (spark, _suppose(spark) or _asked(spark))
     return kept[id(spark)][1]
 
 
@@ -88,42 +90,41 @@ def by_settings(spark: SparkSession, read: Callable[[], T]) -> T:
     kept = _read.get()
     if kept is None or id(spark) in kept:
         return read()
-    supposing = _supposing.set([])
+    supposed: list[Supposed] = []
+    before = _supposed.set(supposed)
     try:
         given = read()
     except Exception:
-        if _holds(spark, kept):
+        if _hold(supposed, kept):
             raise
     else:
-        if _holds(spark, kept):
+        if _hold(supposed, kept):
             return given
     finally:
-        _supposing.reset(supposing)
+        _supposed.reset(before)
     return read()
 
 
-def _supposed(spark: SparkSession) -> Mapping[str, str] | None:
+def _suppose(spark: SparkSession) -> Mapping[str, str] | None:
     """The settings as they were found last, where the caller finds out whether they still are."""
-    asked, before = _supposing.get(), _before.get(spark)
-    if asked is None or before is None:
+    supposed, before = _supposed.get(), _found.get(spark)
+    if supposed is None or before is None:
         return None
-    asked.append(_threads().submit(_asked, spark))
+    supposed.append((spark, _threads().submit(_asked, spark)))
     return before
 
 
-def _holds(spark: SparkSession, kept: dict[int, tuple[SparkSession, Mapping[str, str]]]) -> bool:
-    """Whether what was supposed of the settings is so; if not, what is so is kept."""
-    for found in _supposing.get() or ():
-        if found.result() != kept[id(spark)][1]:
-            kept[id(spark)] = (spark, found.result())
-            return False
-    return True
+def _hold(supposed: Sequence[Supposed], kept: dict[int, tuple[SparkSession, Mapping[str, str]]]) -> bool:
+    """Whether what was supposed of settings is so. What is so is kept."""
+    before = dict(kept)
+    kept.update((id(spark), (spark, found.result())) for spark, found in supposed)
+    return before == kept
 
 
 def _asked(spark: SparkSession) -> Mapping[str, str]:
     found = dict(spark.conf.getAll)
     if not is_connect(spark):  # which asks once for all of them
-        _before[spark] = found
+        _found[spark] = found
     return found
 
 

@@ -9,18 +9,18 @@ Spec: docs/sql/procedures.md#partitions
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from bucketlake.errors import InvalidError
 from bucketlake.format.metadata.snapshot import Snapshot
-from bucketlake.lazy import lazy, pa
+from bucketlake.lazy import lazy
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.partitions import PartitionFilter, matching, spec_filter
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.table.wall_clock import local_to_epoch
 from bucketlake.predicate.tree import Predicate, columns_of
-from bucketlake.schema.evolution import cast_array
-from bucketlake.types.model import STRING
+from bucketlake.schema.evolution import value_of
 
 if TYPE_CHECKING:
     from bucketlake.predicate import parse as parsing
@@ -82,10 +82,10 @@ def _typed(store: Store, name: str, value: object) -> object:
     if value == store.options.get("partition.default-name"):
         return None
     try:
-        found: object = cast_array(pa.array([value]), STRING, store.schema.field(name).type)[0].as_py()
+        found: object = value_of(value, store.schema.field(name).type).as_py()
     except InvalidError:
         return value  # a folder's name, or what `spec_filter` refuses
-    return found
+    return value if isinstance(found, Decimal) and Decimal(value) != found else found  # one that was rounded
 
 
 def check_columns(store: Store, predicate: Predicate) -> None:
