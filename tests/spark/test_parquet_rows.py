@@ -260,6 +260,32 @@ def test_columns_that_exchange_their_names(
     assert classic.sql("SELECT count(*), sum(a), sum(b) FROM db.t").collect() == [(30_000, -449985000, 449985000)]
 
 
+@pytest.mark.parametrize("told", [None, "[" * 100_000, '{"type": "struct", "fields": [{"name": 7}]}', "{}", "é"])
+def test_files_of_which_spark_reads_some_columns_alone(
+    classic: Lake, looked: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str | None
+) -> None:
+    """Names that differ in case alone, and notes that are no columns."""
+    monkeypatch.setattr(file_columns, "LEAST_BYTES", 0)
+    rows = pa.table({"a": np.arange(30_000), "b": np.arange(30_000), "B": np.arange(30_000)})
+    notes = None if told is None else {"org.apache.spark.sql.parquet.row.metadata": told}
+    pq.write_table(rows.replace_schema_metadata(notes), tmp_path / "rows.parquet")
+    frame = classic.spark.read.schema("a BIGINT").parquet(str(tmp_path / "rows.parquet")).withColumnRenamed("a", "z")
+    classic.write_table(frame, "db.t")
+    assert looked == [0]
+    assert _same(classic.read_table("db.t"), frame)
+
+
+def test_names_are_those_that_a_frame_lists(classic: Lake) -> None:
+    """Spark hands rows to Python under the names that they have below."""
+    few = classic.spark.createDataFrame([(1, "x")], "id int, v string").select("ID", "V")
+    many = classic.spark.range(ROWS).selectExpr("id", "CAST(id AS STRING) AS v").where("id > 0").select("ID", "V")
+    for name, frame in (("few", few), ("many", many)):
+        classic.write_table(frame, f"db.{name}")
+        assert classic.read_table(f"db.{name}").columns == ["ID", "V"]
+        classic.table(f"db.{name}").write(frame)
+        assert classic.read_table(f"db.{name}").count() == 2 * frame.count()
+
+
 def test_columns_of_files_that_spark_keeps_or_pads(
     classic: Lake, looked: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ from os.path import dirname
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -28,6 +29,7 @@ from bucketlake.types.model import from_arrow_type
 LEAST_BYTES = 64 << 20  # of files for which more is tried than one comparison
 UNREADABLE = (OSError, ValueError, KeyError, pa.ArrowException)  # what damaged files make Arrow raise
 _MOST_GUESSES = 8
+_MOST_NAMES = 400  # in all guesses together
 _SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 _MOST_ROOTS = 32  # more are listed by a job of Spark's
 _PATTERN = re.compile(r"[][*?{}\\]")  # what Spark takes for one in a path
@@ -44,12 +46,25 @@ def columns_of_files(spark: SparkSession, frame: DataFrame, sizes: Mapping[str, 
         listed = base.select(*[quoted(name) for name in frame.columns])
         if frame.sameSemantics(base) or frame.sameSemantics(listed):
             return None if _are_kept(frame, base, listed) else frame.columns
-    stored = _schema_of(min(sizes)) if sum(sizes.values()) >= LEAST_BYTES else None
+    if sum(sizes.values()) < LEAST_BYTES:
+        return None
+    try:
+        return _listed(spark, frame, roots, _schema_of(min(sizes)))
+    except AnalysisException:  # Spark reads no such columns together, as two whose names differ in case
+        return None
+
+
+def _listed(
+    spark: SparkSession, frame: DataFrame, roots: Sequence[Sequence[str]], stored: T.StructType | None
+) -> Sequence[str] | None:
+    """The columns of files that a list of columns over them gives; None where it is not proved that the frame is one.
+    `stored`: all that the files have."""
     if stored is None:
         return None
+    guesses = max(1, min(_MOST_GUESSES, _MOST_NAMES // max(len(frame.columns), 1)))
     for paths in roots:
         whole = spark.read.schema(stored).parquet(*paths)
-        for names in islice(_guesses(frame.schema, stored), _MOST_GUESSES):
+        for names in islice(_guesses(frame.schema, stored), guesses):
             pairs = zip(names, frame.columns, strict=True)
             columns = [quoted(name) if name == own else F.col(quoted(name)).alias(own) for name, own in pairs]
             listed = whole.select(*columns)
@@ -67,7 +82,7 @@ def _schema_of(path: str) -> T.StructType | None:
                 return T.StructType.fromJson(json.loads(told))
             kinds = [T.StructField(item.name, spark_type(from_arrow_type(item.type))) for item in file.schema_arrow]
             return T.StructType(kinds)
-    except (*UNREADABLE, TypeError, AttributeError, BucketlakeError):
+    except (*UNREADABLE, TypeError, AttributeError, RecursionError, BucketlakeError):
         return None
 
 
