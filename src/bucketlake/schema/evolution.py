@@ -9,6 +9,7 @@ Spec: docs/spec/schema.md#reading-older-files
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 from bucketlake.errors import ConflictError, InvalidError, UnsupportedError
 from bucketlake.lazy import pa, pc
@@ -239,19 +240,23 @@ def cast_array(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
         ) from error
 
 
-def value_of(text: str, target: DataType) -> pa.Scalar:
-    """What a text means as a value of a type; null for a decimal that it cannot hold. Of whole numbers and times
-    nothing is cut off, as it is of stored texts: InvalidError for 1.5 as INT, for a time of day in a DATE."""
-    plain, more = text.strip(), ""
+def value_of(text: str, target: DataType, exact: bool = False) -> pa.Scalar:
+    """What a text means as a value of a type; null for a decimal that it cannot hold. Unlike of stored texts, nothing
+    is cut off whole numbers and days: InvalidError for 1.5 as INT, for a time of day in a DATE. `exact`: nor are digits
+    of times cut off, or decimals rounded."""
+    plain = text.strip()
+    more = ""
     if target.root in _WHOLE:
-        more = plain.partition(".")[2]
+        more = plain.partition(".")[1]
     elif target.root is Root.DATE:
         more = plain.partition(" ")[2]
-    elif target.root in _TIMES:
+    elif target.root in _TIMES and exact:
         more = plain.partition(".")[2].rstrip("0")[target.precision or 0 :]
-    if more:
+    found = cast_array(pa.array([text]), STRING, target)[0]
+    rounded = exact and target.root is Root.DECIMAL and found.is_valid and Decimal(plain) != found.as_py()
+    if more or rounded:
         raise InvalidError("text is not a value of the type", text=text[:200], type=type_text(target))
-    return cast_array(pa.array([text]), STRING, target)[0]
+    return found
 
 
 def _cast_nested(array: pa.Array, source: DataType, target: DataType) -> pa.Array:

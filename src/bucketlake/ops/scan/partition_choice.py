@@ -9,7 +9,6 @@ Spec: docs/sql/procedures.md#partitions
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from bucketlake.errors import InvalidError
@@ -82,10 +81,10 @@ def _typed(store: Store, name: str, value: object) -> object:
     if value == store.options.get("partition.default-name"):
         return None
     try:
-        found: object = value_of(value, store.schema.field(name).type).as_py()
+        found: object = value_of(value, store.schema.field(name).type, exact=True).as_py()
     except InvalidError:
         return value  # a folder's name, or what `spec_filter` refuses
-    return value if isinstance(found, Decimal) and Decimal(value) != found else found  # one that was rounded
+    return found
 
 
 def check_columns(store: Store, predicate: Predicate) -> None:
