@@ -282,3 +282,26 @@ def test_the_latest_row_of_a_key_counts(classic: Lake) -> None:
     assert sorted((tuple(r) for r in classic.sql("SELECT k1, k2, ts1, ts2, c FROM db.u").collect()), key=str) == [
         (1, 1, 1, 1, "v1"), (1, 2, 2, 2, "v3"), (1, None, 2, 1, "v2"), (None, 1, 1, 1, "v1"), (None, None, 2, 2, "v4"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["FROM (SELECT 5, 'e') INSERT INTO {} SELECT *", "WITH q AS (SELECT 5, 'e') INSERT INTO {} SELECT * FROM q"],
+)
+@pytest.mark.parametrize("head", ["INSERT INTO", "CREATE TABLE made AS", "CREATE TEMPORARY VIEW made AS"])
+def test_what_is_no_query_changes_no_table(classic: Lake, head: str, query: str) -> None:
+    """Spark would run the INSERT behind FROM, before the one around it turns out to have no rows."""
+    lake = classic
+    lake.sql("USE db")
+    lake.sql("CREATE TABLE into_me (id INT, v STRING)")
+    lake.spark.sql("CREATE TABLE default.beside (id INT, v STRING) USING parquet")
+    try:
+        with pytest.raises(InvalidError, match="needs a query, which changes no table") as caught:
+            lake.sql(f"{head}{' into_me' if 'INTO' in head else ''} {query.format('spark_catalog.default.beside')}")
+        assert "INSERT" in str(caught.value)
+        assert lake.spark.table("default.beside").count() == 0
+    finally:
+        lake.spark.sql("DROP TABLE default.beside")
+    assert not lake.catalog.table_exists("db.made")
+    lake.sql("INSERT INTO into_me SELECT insert, update FROM (SELECT 1 AS insert, 'x' AS update)")
+    assert rows(lake, "TABLE into_me") == [(1, "x")]

@@ -17,7 +17,7 @@ from sqlglot.errors import TokenError
 from sqlglot.tokens import TokenType
 
 from bucketlake.errors import InvalidError
-from bucketlake.sql.text import habits
+from bucketlake.sql.text import habits, verbs
 from bucketlake.values import dataclass
 
 Item = TypeVar("Item")
@@ -565,6 +565,10 @@ class Cursor:
         first = self.peek()
         if first is None or not (self.sees("(") or any(first.is_word(word) for word in QUERIES)):
             self.fail(f"{of} needs a query")
+        change = verbs.change_in(self.tokens, self.at)
+        if change is not None:
+            self.at = change
+            self.fail(f"{of} needs a query, which changes no table")
 
     def query(self, of: str) -> str:
         """What is left, a query, in place."""
