@@ -17,18 +17,20 @@ from pyspark.sql import functions as F
 from bucketlake.errors import InvalidError, UnsupportedError, did_you_mean
 from bucketlake.ops.change.row_conflicts import EMPTY, Read, made_anew
 from bucketlake.schema.merging import MERGE_SCHEMA
+from bucketlake.spark import instants
 from bucketlake.spark.assignment import positional
-from bucketlake.spark.instants import shown_type
+from bucketlake.spark.settings import by_settings
 from bucketlake.spark.types import quoted, spark_type
 from bucketlake.spark.write.parquet_rows import Source
 from bucketlake.spark.write.replacing import replaced_partition
 from bucketlake.spark.write.writer import DYNAMIC_OVERWRITE, OVERWRITE_MODE, WriteRequest, write
 from bucketlake.sql.query import query
 from bucketlake.sql.query.travel import session_options
+from bucketlake.sql.rows import plain_values
 from bucketlake.sql.rows.target import may_read
 from bucketlake.sql.rows.upsert import upserted, upserts
 from bucketlake.sql.text import names
-from bucketlake.sql.text.text import Cursor
+from bucketlake.sql.text.text import Cursor, tokenize
 from bucketlake.types.model import Root
 from bucketlake.values import dataclass
 
@@ -58,7 +60,7 @@ class Insert:
     def run(self, lake: Lake, name: names.LakeName) -> None:
         """One commit. Rows that replace those that they are made of are made again where others changed these."""
         if self.made_of(lake, name) is None:
-            self.prepared(lake, name)()
+            by_settings(lake.spark, partial(self.prepared, lake, name))()
             return
         table = lake.table(name.full).with_options({**session_options(lake, name), **self.options})
         made_anew(table.table.store, partial(self.prepared, lake, name))
@@ -78,6 +80,9 @@ class Insert:
         table = lake.table(name.full).with_options(options)
         if table.table.view is not None:
             table.table.for_writing()  # refuses it, whatever the rows
+        rows = self._plain_rows(table)
+        if rows is not None:
+            return partial(_write, lake, table, rows, WriteRequest(local=True))
         static = _static(self, table)
         frame = query.run(lake, self.query)
         source = None
@@ -99,12 +104,23 @@ class Insert:
             request = replace(request, mode="overwrite", partition=partition, dynamic=dynamic)
         return partial(_write, lake, table.with_options(options), frame, request)
 
+    def _plain_rows(self, table: LakeTable) -> pa.Table | None:
+        """The rows to append, where their text alone tells them; None where Spark has to."""
+        placed = self.by_name or self.partition is not None or table.options.get(HIVE_STYLE)
+        tokens = tokenize(self.query)
+        if self.overwrite or self.replaced is not None or placed or not tokens or not tokens[0].is_word("VALUES"):
+            return None
+        if upserts(table) or instants.rules(table.spark, table.options).policy != "CAST":
+            return None
+        listed = _listed(self, list(table.schema.field_names))
+        return plain_values.rows_of(tokens, self.query, listed, table.schema)
 
-def _write(lake: Lake, table: LakeTable, frame: DataFrame, request: WriteRequest) -> None:
-    if request.mode == "append" and upserts(table):
-        upserted(table, frame)
+
+def _write(lake: Lake, table: LakeTable, rows: DataFrame | pa.Table, request: WriteRequest) -> None:
+    if request.mode == "append" and upserts(table) and not isinstance(rows, pa.Table):
+        upserted(table, rows)
         return
-    write(lake.spark, table.table, frame, request)
+    write(lake.spark, table.table, rows, request)
 
 
 def _dynamic(spark: SparkSession, insert: Insert, schema: TableSchema, static: dict[str, str]) -> bool:
@@ -141,7 +157,7 @@ def _static(insert: Insert, table: LakeTable) -> dict[str, str]:
 def _static_cast(value: str, column: str, schema: TableSchema) -> str:
     """The value as Spark takes those of partition specifications: as a text, so that 1.9 is no INT."""
     kind = schema.field(column).type
-    shown = shown_type(kind, schema.table_options)
+    shown = instants.shown_type(kind, schema.table_options)
     said = value if kind.root in (Root.BINARY, Root.VARBINARY) else f"CAST({value} AS STRING)"
     text = f"try_cast({said} AS {spark_type(shown).simpleString()})"
     return text if shown == kind else f"CAST({text} AS {spark_type(kind).simpleString()})"
