@@ -414,7 +414,7 @@ class Table(Upkeep, Streams, Frames):
         moving = sorted(set(assignments) & set(table.schema.partition_keys))
         if moving:
             raise UnsupportedError("rows that move to another partition", columns=moving, remedy="use lake.update")
-        return table._change(lambda: map(assign, table.to_batches(predicate)), "UPDATE", incoming.INSERT)
+        return table._change(lambda: map(assign, table.to_batches(predicate)), "UPDATE", incoming.UPDATE_AFTER)
 
     def compacted(self, snapshot: Snapshot | None, messages: Sequence[CommitMessage]) -> Snapshot | None:
         """Compact and expire what is due after a write was committed as `snapshot`; the newest of both snapshots."""

@@ -98,6 +98,19 @@ def delete_known(table: Table, predicate: Predicate) -> bool:
     return _without_spark(table.for_changing(rows=True), predicate)[0]
 
 
+def update_known(table: Table, predicate: Predicate, values: Mapping[str, Any]) -> bool:
+    """Set columns of few rows to constants, which needs no Spark: Arrow scalars or Python values by column. False:
+    nothing was done, Spark has to find the rows. Rows with ids of their own, and those that may move, are Spark's."""
+    table = table.for_changing(rows=True)
+    schema = table.schema
+    moving = bool(schema.primary_keys) and any(name in schema.partition_keys for name in values)
+    if schema.tracks_rows or moving or not is_small(table, predicate):
+        return False
+    refuse_update(schema, values)
+    table.update(values, predicate)
+    return True
+
+
 def _without_spark(table: Table, predicate: Predicate) -> tuple[bool, Snapshot | None]:
     done, snapshot = files.deleted_unseen(table.store, predicate)
     if done:

@@ -21,7 +21,7 @@ from bucketlake.schema.schema import KIND_FIELD, TableSchema
 from bucketlake.types.arrow import canonical_array
 from bucketlake.types.model import DataField, Root, arrow_type, canonical_batch, type_text
 
-INSERT, UPDATE_BEFORE, DELETE = 0, 1, 3
+INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = 0, 1, 2, 3
 KIND_TEXTS = ("+I", "-U", "+U", "-D")
 _TEXT = pa.field("", pa.string())
 

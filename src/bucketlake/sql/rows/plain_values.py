@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +20,11 @@ from bucketlake.errors import BucketlakeError
 from bucketlake.schema.default import default_scalar
 from bucketlake.spark.types import arrow_layout
 from bucketlake.sql.text import lexemes
+from bucketlake.sql.text.text import Token, tokenize
 from bucketlake.types.model import MAX_LENGTH, Root
 
 if TYPE_CHECKING:
     from bucketlake.schema.schema import TableSchema
-    from bucketlake.sql.text.text import Token
     from bucketlake.types.model import DataField, DataType
 
 MOST_VALUES = 10_000
@@ -68,6 +68,26 @@ def rows_of(tokens: Sequence[Token], text: str, listed: Sequence[str], schema: T
             return None
         arrays.append(array)
     return pa.Table.from_arrays(arrays, schema=layout)
+
+
+def constants_of(texts: Mapping[str, str], schema: TableSchema) -> dict[str, pa.Scalar] | None:
+    """What columns of the table are set to, by their names, of texts that are plain literals; None where one is not."""
+    found: dict[str, pa.Scalar] = {}
+    layout = arrow_layout(schema.fields)
+    for name, text in texts.items():
+        if _ODD.search(text):
+            return None
+        tokens, item = tokenize(text), schema.field(name)
+        read = _literal(tokens, 0, text)
+        if read is None or read[1] != len(tokens) or item.type.root not in _MADE:
+            return None
+        if read[0] is None and item.default is not None:
+            return None
+        array = _column([read[0]], item, layout.field(name).type)
+        if array is None:
+            return None
+        found[name] = array[0]
+    return found
 
 
 def _column(values: Sequence[Value], item: DataField, kind: pa.DataType) -> pa.Array | None:

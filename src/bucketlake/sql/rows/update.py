@@ -11,11 +11,12 @@ from pyspark.sql import functions as F
 from bucketlake.errors import InvalidError
 from bucketlake.ops.change.row_changes import refuse_update
 from bucketlake.schema.default import default_sql
-from bucketlake.spark import changes
+from bucketlake.spark import changes, instants
 from bucketlake.spark.merge.clauses import TWICE
 from bucketlake.spark.settings import is_case_sensitive
 from bucketlake.spark.types import quoted
 from bucketlake.spark.write.column_updates import MINE, ColumnChange
+from bucketlake.sql.rows import plain_values
 from bucketlake.sql.rows.target import Target, column_path, parse_condition, parse_target
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
@@ -50,6 +51,8 @@ class Update:
         schema = table.schema
         assigned = _assigned(schema, self, is_case_sensitive(lake.spark))
         refuse_update(schema, assigned.names)
+        if _is_set_here(lake, table, target, assigned):
+            return
         columns = {
             item: f"({assigned.columns[item]})" if item in assigned.columns else target.column(item)
             for item in schema.field_names
@@ -76,6 +79,14 @@ class Update:
         changes.update_rows(
             lake.spark, table.table.for_writing(), lambda: _with_members(target.rows(lake, columns), schema, assigned)
         )
+
+
+def _is_set_here(lake: Lake, table: LakeTable, target: Target, assigned: _Assigned) -> bool:
+    """Whether the update sets columns of few rows to plain literals, and is done."""
+    if assigned.members or instants.rules(lake.spark, table.options).policy != "CAST":
+        return False
+    values = plain_values.constants_of(assigned.columns, table.schema)
+    return values is not None and changes.update_known(table.table, target.predicate(lake, table), values)
 
 
 def _update_columns(
