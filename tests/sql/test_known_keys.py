@@ -127,14 +127,53 @@ def test_pairs_in_the_driver_become_what_spark_makes_of_them(
         found = []
         for name, rows in (("db.here", most), ("db.spark", 0)):
             monkeypatch.setattr(among, "MOST_ROWS", rows)
-            try:
-                classic.sql(f"MERGE INTO {name} t USING {source} ON {ON} {clauses}")
-                error = ""
-            except Exception as raised:
-                error = f"{type(raised).__name__}: {raised}".replace(name, "db.t")
+            error = _error(classic, f"MERGE INTO {name} t USING {source} ON {ON} {clauses}").replace(name, "db.t")
             rows = classic.sql(f"SELECT * FROM {name}").collect()
             found.append((error, sorted(map(repr, rows))))
         assert found[0] == found[1], clauses
+
+
+@pytest.mark.parametrize("given", later(["TINYINT", "INT", "BIGINT"], 1))
+def test_numbers_of_other_sizes_are_what_spark_makes_of_them(
+    classic: Lake, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    """As above, of whole numbers and decimals that a column may hold, or none of its values may equal."""
+    monkeypatch.undo()  # tables of any size
+    for name in ("db.here", "db.spark"):
+        classic.sql(
+            f"""CREATE TABLE {name} (k SMALLINT NOT NULL, i INT, l BIGINT, d DECIMAL(9, 3))
+                TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '1')"""
+        )
+        classic.sql(
+            f"INSERT INTO {name} VALUES (1, 1, 1, 1.5), (-32768, 2, 2, 2.5), (127, 3, 3, NULL), (32767, 4, 4, 4)"
+        )
+    keys = {"TINYINT": "1, 127, -128, NULL", "INT": "1, 32767, -32769, 70000", "BIGINT": "1, -32768, 3000000000, NULL"}
+    most = among.MOST_ROWS
+    clauses = [
+        "WHEN MATCHED THEN UPDATE SET l = s.v, d = s.d",
+        "WHEN MATCHED THEN UPDATE SET i = s.v, d = s.d + 1, l = s.k",
+        "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (k, l, d) VALUES (s.v, s.k, s.d)",
+        "WHEN NOT MATCHED AND s.k < 100 THEN INSERT (k, i, d) VALUES (s.v + 500, s.v, s.d)",
+        "WHEN MATCHED THEN UPDATE SET k = s.k WHEN NOT MATCHED THEN INSERT (k, i) VALUES (s.k, s.v)",
+    ]
+    values = ", ".join(f"({key}, {place})" for place, key in enumerate(keys[given].split(", ")))
+    columns = f"CAST(k AS {given}) AS k, CAST(v AS TINYINT) AS v, CAST(v + 0.5 AS DECIMAL(3, 1)) AS d"
+    source = f"(SELECT {columns} FROM VALUES {values} q(k, v)) s"
+    for change in clauses:
+        found = []
+        for name, rows in (("db.here", most), ("db.spark", 0)):
+            monkeypatch.setattr(among, "MOST_ROWS", rows)
+            error = _error(classic, f"MERGE INTO {name} t USING {source} ON t.k = s.k {change}").replace(name, "db.t")
+            found.append((error, sorted(map(repr, classic.sql(f"SELECT * FROM {name}").collect()))))
+        assert found[0] == found[1], change
+
+
+def _error(lake: Lake, statement: str) -> str:
+    try:
+        lake.sql(statement)
+    except Exception as raised:
+        return f"{type(raised).__name__}: {raised}"
+    return ""
 
 
 @contextmanager

@@ -151,7 +151,7 @@ class AppendedMerge:
         extra, small = extra_columns(self.merge, store.schema), is_small(files)
         if any(clause.kind == UPDATE for clause in self.merge.clauses):
             refuse_skipped(self.spark, store.schema, lambda: stored_with_places(self.spark, store, files))
-        apart = small or extra or is_tracked(store) or tells_otherwise(store.schema)
+        apart = extra or is_tracked(store) or tells_otherwise(store.schema)
         known = None if apart else known_values(self.merge, store.schema, source)
         if known is None or not {item.name for item in known.fields}.difference(store.schema.partition_keys):
             return Target(lambda: rows_with_places(self.spark, store, files, extra), small)

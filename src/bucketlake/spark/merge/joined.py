@@ -24,11 +24,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from bucketlake.lazy import pc
-from bucketlake.ops.rows.among import has_one_form
 from bucketlake.spark.merge.clauses import INSERT, NAME, Clause, Merge, Side, Value
 from bucketlake.spark.merge.held import NUMBER, Held, Target, held_here, hold
 from bucketlake.spark.merge.outcome import KIND, Scope, is_final, outcome
-from bucketlake.spark.merge.pruning import mentioned
+from bucketlake.spark.merge.pruning import as_column, equals_alike, mentioned
 from bucketlake.spark.types import arrow_layout, char_mark, framed, spark_type
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
@@ -36,6 +35,7 @@ from bucketlake.values import dataclass
 Identity = Mapping[str, tuple[str, T.DataType]]
 """Columns that say which row of the target it is: their names in an outcome → the target's columns and types."""
 _PLACE = "__bucketlake_place"
+_WHOLE = [T.ByteType(), T.ShortType(), T.IntegerType(), T.LongType()]  # each wider than the last
 _NONE = np.empty(0, np.int64)
 
 
@@ -66,10 +66,11 @@ class Joined:
         if len(pairs) < len(merge.equalities) or not pairs:
             return None
         fields = [scope.schema.field(name) for name in pairs]
-        if any(not has_one_form(f.type) or kinds.get(pairs[f.name]) != spark_type(f.type) for f in fields):
+        if any(pairs[f.name] not in kinds or not equals_alike(f.type, kinds[pairs[f.name]]) for f in fields):
             return None
         left = target.data.select([field.name for field in fields])
-        found = _paired(left, source.data.select(list(pairs.values())).rename_columns(left.column_names))
+        right = [as_column(f.type, source.data.column(pairs[f.name])) for f in fields]
+        found = _paired(left, pa.Table.from_arrays(right, names=left.column_names))
         return None if found is None else cls(merge, scope, identity, target.data, source, *found)
 
     # ---- the two sides
@@ -147,7 +148,7 @@ class Joined:
             return None
         match = NAME.fullmatch(value.text)
         found = self._columns.get(tuple(part.lower() for part in match.groups() if part)) if match else None
-        return None if found is None or found[2] != spark_type(item.type) else found[:2]
+        return found[:2] if found is not None and _becomes(found[2], spark_type(item.type)) else None
 
     @cached_property
     def _columns(self) -> dict[tuple[str, ...], tuple[str, str, T.DataType]]:
@@ -238,6 +239,17 @@ def _paired(left: pa.Table, right: pa.Table) -> tuple[np.ndarray, np.ndarray] | 
     places, others = (found.column(name).to_numpy() for name in ("left", "right"))
     order = np.argsort(places, kind="stable")
     return places[order], others[order]
+
+
+def _becomes(kind: T.DataType, target: T.DataType) -> bool:
+    """Whether Arrow makes of every value of a type the one of the other that Spark makes."""
+    if kind == target:
+        return True
+    if kind in _WHOLE and target in _WHOLE:
+        return _WHOLE.index(kind) < _WHOLE.index(target)
+    if not isinstance(kind, T.DecimalType) or not isinstance(target, T.DecimalType):
+        return False
+    return bool(kind.scale <= target.scale and kind.precision - kind.scale <= target.precision - target.scale)
 
 
 def _layout(item: DataField) -> pa.DataType:

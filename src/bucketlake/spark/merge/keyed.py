@@ -35,7 +35,7 @@ from bucketlake.spark.maintain.compaction import after_no_change
 from bucketlake.spark.merge.clauses import INSERT, UPDATE, Merge, Side, assigned, check_keys
 from bucketlake.spark.merge.held import NUMBER, Held, Target
 from bucketlake.spark.merge.outcome import KIND, Scope, is_final
-from bucketlake.spark.merge.pruning import Prune, extra_columns, known_values, needed_columns
+from bucketlake.spark.merge.pruning import Prune, equals_alike, extra_columns, known_values, needed_columns
 from bucketlake.spark.merge.stages import Rows, Stages, has_nulls, repeats, violation
 from bucketlake.spark.read import among, hidden, reader
 from bucketlake.spark.types import as_key, quoted, spark_schema, spark_table, spark_type
@@ -115,8 +115,8 @@ class KeyedMerge:
             item.column
             for item in self.merge.equalities
             if item.source is not None
-            and places.get(item.source) == [spark_type(self.schema.field(item.column).type)]
-            and has_one_form(self.schema.field(item.column).type)
+            and len(places.get(item.source, ())) == 1
+            and equals_alike(self.schema.field(item.column).type, places[item.source][0])
         }
         everywhere = set(self.schema.partition_keys) <= set(self.schema.primary_keys)
         return everywhere and same.issuperset(self.schema.primary_keys)
@@ -201,7 +201,7 @@ class KeyedMerge:
         if extra:
             wanted = hidden.Wanted(columns, extra, prune)
             return Target(lambda: hidden.frame(self.spark, self.table, plan, wanted), small)
-        found = None if small else self._looked_up(plan, source, fields)
+        found = self._looked_up(plan, source, fields)
         if found is not None:
             return Target.here(self.spark, spark_table(found, fields), spark_schema(fields), fields)
         need = reader.Need(columns, prune)

@@ -20,7 +20,7 @@ from bucketlake.spark.merge.clauses import DELETE, UPDATE, Clause, Merge, Side
 from bucketlake.spark.merge.held import Held
 from bucketlake.spark.read.hidden import offered
 from bucketlake.spark.types import spark_type
-from bucketlake.types.model import DataField, Root, arrow_type
+from bucketlake.types.model import DataField, DataType, Root, arrow_type
 
 Prune = Callable[[Held], "Predicate | None"]
 """What is known of the rows of the target that matter, given the source; None: nothing."""
@@ -101,12 +101,31 @@ def known_values(merge: Merge, schema: TableSchema, source: Held) -> Among | Non
     beside: dict[str, str] = {}
     for item in merge.equalities:
         kind = schema.field(item.column).type
-        if item.source is not None and kinds.get(item.source) == [spark_type(kind)] and has_one_form(kind):
+        own = kinds.get(item.source, []) if item.source is not None else []
+        if item.source is not None and len(own) == 1 and equals_alike(kind, own[0]):
             beside.setdefault(item.column, item.source)
     if not beside:
         return None
     fields = [item for item in schema.fields if item.name in beside]
-    return Among.of(fields, source.data.select([beside[item.name] for item in fields]))
+    columns = [as_column(item.type, source.data.column(beside[item.name])) for item in fields]
+    return Among.of(fields, pa.Table.from_arrays(columns, names=[item.name for item in fields]))
+
+
+def equals_alike(kind: DataType, given: T.DataType) -> bool:
+    """Whether a value of the source's type equals at most one of the table's, and the same to Spark and here: whole
+    numbers of any size do."""
+    same = given == spark_type(kind) or (kind.root in _INTEGERS and isinstance(given, T.IntegralType))
+    return same and has_one_form(kind)
+
+
+def as_column(kind: DataType, values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Values of a type that `equals_alike` as those of the table's that they equal, null where it holds none such."""
+    if kind.root not in _INTEGERS or values.type == arrow_type(kind):
+        return values
+    most = (1 << (arrow_type(kind).bit_width - 1)) - 1
+    wide = values.cast(pa.int64())
+    held = pc.and_(pc.less_equal(wide, most), pc.greater_equal(wide, -most - 1))
+    return pc.if_else(held, wide, pa.scalar(None, pa.int64())).cast(arrow_type(kind))
 
 
 def _of_values(field: DataField, values: pa.ChunkedArray) -> Predicate | None:
@@ -155,11 +174,7 @@ def _ranges(values: pa.Array) -> Iterator[tuple[pa.Scalar, pa.Scalar]]:
 
 def _held_by(field: DataField, values: pa.ChunkedArray) -> pa.ChunkedArray:
     """The values that a column can hold: integers of the source may be wider, and equal none of the column's then."""
-    if field.type.root not in _INTEGERS:
-        return values
-    most = (1 << (arrow_type(field.type).bit_width - 1)) - 1
-    wide = values.cast(pa.int64())
-    return wide.filter(pc.and_(pc.less_equal(wide, most), pc.greater_equal(wide, -most - 1)))
+    return as_column(field.type, values).drop_null() if field.type.root in _INTEGERS else values
 
 
 def _alike(field: DataField, kind: T.DataType) -> bool:
