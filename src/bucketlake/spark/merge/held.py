@@ -144,15 +144,16 @@ def hold(
     return Held(found.schema, None, actions.count(plain), lambda: found)
 
 
-def hold_source(spark: SparkSession, frame: DataFrame) -> Held:
+def hold_source(spark: SparkSession, frame: DataFrame, of_nothing: bool = False) -> Held:
     """Evaluate a frame as it was given, and number its rows: few rows of plain parquet files without a job of Spark's.
+    `of_nothing`: it reads no table, so that to make its rows again costs less than to have Spark keep them.
 
     Errors: CorruptError for a file that cannot be read.
     """
     schema = as_nullable(frame.schema)
     data = few_rows(spark, frame, FEW_ROWS, FEW_BYTES) if _fits(schema) else None
     if data is None:
-        return hold(spark, frame, numbered=True, small=False)
+        return hold(spark, frame, numbered=True, small=of_nothing or frame.isLocal())
     return _local(spark, data, frame.columns, schema, numbered=True)
 
 

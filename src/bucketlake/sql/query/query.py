@@ -170,7 +170,7 @@ def bind(
     """The statement with lake tables replaced by `{t0}`, `{t1}`, …, the DataFrame that each one stands for (all columns
     and rows, unless `prune`), and the name of its table. `reads` takes down what is read of which table."""
     tokens = text.tokenize(statement)
-    if _names_no_table(tokens):
+    if names_no_table(tokens):
         return statement, {}, {}
     hints = text.option_hints(statement, tokens)
     found = travels(statement, tokens)
@@ -384,7 +384,7 @@ def _shifted(statement: str, pieces: list[tuple[int, int, str]]) -> list[tuple[i
     return [(moved(start), moved(end), piece) for start, end, piece in pieces]
 
 
-def _names_no_table(tokens: list[text.Token]) -> bool:
+def names_no_table(tokens: Sequence[text.Token]) -> bool:
     """Whether a statement is a query without a word that a table's name follows: to parse many rows takes long."""
     if not tokens or tokens[0].value.upper() not in ("SELECT", "VALUES", "WITH", "("):
         return False

@@ -45,7 +45,7 @@ from bucketlake.sql.query.pushdown import Settings, condition
 from bucketlake.sql.query.pushdown import Source as Columns
 from bucketlake.sql.rows.target import Target, column_path, has_subquery, may_read
 from bucketlake.sql.text import names
-from bucketlake.sql.text.text import Cursor, blank, splice, timestamp_pieces
+from bucketlake.sql.text.text import Cursor, blank, splice, timestamp_pieces, tokenize
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ class MergeInto:
         frame = self.source.frame(lake)
         if may_read(lake, table, self.source.query) and has_moved(table.table.store, base):
             raise ConflictError("another commit came while a table was read that is merged into itself")
-        return hold_source(lake.spark, frame)
+        return hold_source(lake.spark, frame, query.names_no_table(tokenize(self.source.query)))
 
     # ---- as values
 
