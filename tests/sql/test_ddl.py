@@ -425,8 +425,13 @@ def test_databases_of_sparks_own_catalog_are_sparks(classic: Lake, tmp_path: Pat
         assert "sparks" not in [row[0] for row in lake.sql("SHOW NAMESPACES FROM paimon").collect()]
         assert lake.sql(call).collect()[0][0] == "migrate database is finished, success cnt: 1 , failed cnt: 0"
         assert [row.id for row in lake.sql("SELECT * FROM sparks.t").collect()] == [1]
-        for statement in ("SHOW TABLES IN nowhere.db", "SHOW DATABASES IN nowhere"):
-            with pytest.raises(InvalidError, match="no such catalog"):
+        assert lake.sql("SHOW NAMESPACES IN default").count() == 0  # databases have none in them
+        for statement, kind, told in (
+            ("SHOW TABLES IN nowhere.db", InvalidError, r"no such catalog \[name=nowhere.db\]"),
+            ("SHOW DATABASES IN nowhere.db", InvalidError, r"no such catalog \[name=nowhere.db\]"),
+            ("SHOW DATABASES IN nowhere", NotFoundError, r"no such database \[database=nowhere\]"),
+        ):
+            with pytest.raises(kind, match=told):
                 lake.sql(statement)
     finally:
         lake.sql(f"DROP DATABASE IF EXISTS {one} CASCADE")

@@ -254,6 +254,11 @@ def test_statements_of_other_engines_have_a_remedy(classic: Lake) -> None:
     lake.sql("USE db")
     for statement, remedy in (
         ("CREATE INDEX i ON t (name)", "file-index.bloom-filter.columns"),
+        ("DROP INDEX i ON t", "UNSET TBLPROPERTIES"),  # it was "a table … found where the statement itself names it"
+        ("DROP INDEX IF EXISTS i ON TABLE db.t", "sys.drop_global_index"),
+        ("DROP INDEX i ON nope", "existing tables: t"),
+        ("CREATE TABLE spark_catalog.default.q LIKE t", "AS SELECT * FROM db.t LIMIT 0"),  # a syntax error near 'AS'
+        ("CREATE TABLE IF NOT EXISTS spark_catalog.default.q LIKE db.t USING parquet", "SELECT * FROM db.t LIMIT 0"),
         ("SHOW SNAPSHOTS FROM t", "SELECT * FROM `t$snapshots`"),
         ("SHOW BRANCHES t", "SELECT * FROM `t$branches`"),
         ("SHOW CREATE VIEW t", "SHOW CREATE TABLE"),

@@ -101,6 +101,8 @@ def _run(lake: Lake, statement: str, args: Any, braces: Braces | None) -> DataFr
     tokens = tokenize(statement)
 
     def read() -> DataFrame:
+        if tokens[0].is_word("CREATE"):
+            foreign.refuse_like(lake, statement)
         asked = partial(query.run, lake, statement, args, given=braces)
         return by_settings(lake.spark, asked) if _only_reads(tokens) else asked()
 

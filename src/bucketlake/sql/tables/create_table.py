@@ -36,6 +36,7 @@ from bucketlake.spark.write.writer import WriteRequest, write
 from bucketlake.sql.query import query
 from bucketlake.sql.rows.target import may_read
 from bucketlake.sql.tables.create import CreateTable
+from bucketlake.sql.tables.foreign import refuse_like
 from bucketlake.sql.text import names
 from bucketlake.table import Table
 from bucketlake.types.model import DataField
@@ -100,6 +101,7 @@ class OtherProvider:
                 provider=self.provider,
                 remedy=f"USING paimon; a table of Spark's own is spark_catalog.{own}",
             )
+        refuse_like(lake, self.statement)
         try:
             return query.run(lake, self.statement)
         except Exception as error:

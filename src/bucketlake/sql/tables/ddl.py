@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bucketlake.catalog import SYSTEM_DATABASE
-from bucketlake.errors import InvalidError, NotFoundError
+from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
 from bucketlake.spark.settings import setting_of
 from bucketlake.spark.types import quoted
 from bucketlake.sql.tables import partitions
@@ -126,6 +126,17 @@ class _DropTable:
         lake.catalog.drop_table(name.full, ignore_if_missing=self.if_exists)
 
 
+@dataclass(frozen=True, slots=True)
+class _DropIndex:
+    def run(self, lake: Lake, name: names.LakeName) -> None:
+        raise UnsupportedError(
+            "DROP INDEX on a lake table",
+            table=lake.table(name.full).name,
+            remedy="indexes are options of a table: ALTER TABLE … UNSET TBLPROPERTIES ('file-index.…');"
+            " CALL sys.drop_global_index takes the global ones",
+        )
+
+
 def drop(cursor: Cursor) -> Statement | None:
     """DROP DATABASE | TABLE of the lake; other DROPs, and tables that only Spark has, go to Spark."""
     cursor.expect("DROP")
@@ -138,12 +149,24 @@ def drop(cursor: Cursor) -> Statement | None:
         return _DropDatabase(parts, if_exists, cascade)
     if cursor.accept("VIEW"):
         return drop_view(cursor)
+    if cursor.accept("INDEX"):
+        return _drop_index(cursor)
     if not cursor.accept("TABLE"):
         return None
     if_exists = cursor.accept("IF", "EXISTS")
     cursor.table()
     cursor.accept("PURGE")
     return _DropTable(if_exists)
+
+
+def _drop_index(cursor: Cursor) -> Statement:
+    """`[IF EXISTS] i ON [TABLE] t`, the cursor behind DROP INDEX."""
+    cursor.accept("IF", "EXISTS")
+    cursor.identifier()
+    cursor.expect("ON")
+    cursor.accept("TABLE")
+    cursor.table()
+    return _DropIndex()
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,26 @@ def refuse_unknown(lake: Lake, statement: str, tokens: list[Token]) -> None:
             raise UnsupportedError(f"{word} on a lake table", table=found.full, remedy=habits.remedy(statement))
 
 
+def refuse_like(lake: Lake, statement: str) -> None:
+    """UnsupportedError for a table of Spark's own that is to be LIKE one of the lake, whose catalog Spark has not."""
+    cursor = Cursor(statement)
+    if not cursor.accept("CREATE"):
+        return
+    cursor.accept("EXTERNAL")
+    if not cursor.accept("TABLE"):
+        return
+    cursor.accept("IF", "NOT", "EXISTS")
+    made = cursor.name()
+    found = names.find(lake, cursor.name()) if cursor.accept("LIKE") else None
+    if found is not None:
+        raise UnsupportedError(
+            "CREATE TABLE … LIKE a lake table, as a table of Spark's own",
+            table=".".join(made),
+            like=found.full,
+            remedy=f"CREATE TABLE {'.'.join(made)} USING parquet AS SELECT * FROM {found.full} LIMIT 0",
+        )
+
+
 def _refuse_explained(lake: Lake, statement: str) -> None:
     """UnsupportedError for EXPLAIN of what changes a table of the lake: Spark would plan it over rows, and fails."""
     cursor = Cursor(statement)

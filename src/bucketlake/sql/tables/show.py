@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StructField, StructType
 
-from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.catalog import SYSTEM_DATABASE
+from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
 from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.schema.default import default_shown
 from bucketlake.spark import actions
@@ -165,13 +166,17 @@ class _ShowFunctions:
 
 @dataclass(frozen=True, slots=True)
 class _ShowDatabases:
-    place: tuple[str, ...]  # the catalog that is named
+    place: tuple[str, ...]  # the catalog that is named, or the database
     pattern: str
 
     def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
-        if self.place:
-            names.database(lake, (*self.place, names.DEFAULT_DATABASE))
-        found = _matching(lake.catalog.list_databases(), self.pattern)
+        is_catalog = len(self.place) == 1 and self.place[0].lower() in lake.catalog_names
+        found = [] if self.place and not is_catalog else _matching(lake.catalog.list_databases(), self.pattern)
+        if self.place and not is_catalog:  # databases have none in them
+            database = names.database(lake, self.place)
+            if database != SYSTEM_DATABASE and not lake.catalog.database_exists(database):
+                remedy = f"name the catalog, {lake.catalog_names[0]}, or none"
+                raise NotFoundError("no such database", database=database, remedy=remedy)
         return frame(lake, "namespace string", [(database,) for database in found])
 
 
