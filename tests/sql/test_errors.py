@@ -259,6 +259,8 @@ def test_statements_of_other_engines_have_a_remedy(classic: Lake) -> None:
         ("DROP INDEX i ON nope", "existing tables: t"),
         ("CREATE TABLE spark_catalog.default.q LIKE t", "AS SELECT * FROM db.t LIMIT 0"),  # a syntax error near 'AS'
         ("CREATE TABLE IF NOT EXISTS spark_catalog.default.q LIKE db.t USING parquet", "SELECT * FROM db.t LIMIT 0"),
+        ("CREATE TABLE spark_catalog.default.q (a INT) USING paimon", "do: USING paimon, for a name of the lake"),
+        ("CREATE TEMPORARY VIEW q USING nothing_such", "[DATA_SOURCE_NOT_FOUND]"),  # these were Py4JJavaError
         ("SHOW SNAPSHOTS FROM t", "SELECT * FROM `t$snapshots`"),
         ("SHOW BRANCHES t", "SELECT * FROM `t$branches`"),
         ("SHOW CREATE VIEW t", "SHOW CREATE TABLE"),

@@ -48,6 +48,20 @@ def test_a_snapshot_partition_that_deltas_need_stays(tmp_path: Path) -> None:
     assert tables.partitions(WHOLE) == ["20250814"]
 
 
+def test_an_overwrite_of_all_deltas_is_another_chain(tmp_path: Path) -> None:
+    """As `INSERT OVERWRITE` without PARTITION does in Apache Paimon's own tests; it was refused for the old ones' sake."""
+    tables = Chain(tmp_path)
+    paimons_example(tables)
+    new = [("20250813", 5, 2, "x"), ("20250814", 6, 2, "y")]
+    tables.write(DELTA, *new, mode="overwrite", **{"dynamic-partition-overwrite": False})
+    assert tables.partitions(WHOLE) == [] and tables.partitions(DELTA) == ["20250813", "20250814"]
+    chained = [*new[:1], ("20250814", 5, 2, "x"), *new[1:]]
+    assert tables.rows(where="dt > '20250810'") == chained  # the main branch's partition is before
+    tables.write(WHOLE, ("20250812", 1, 1, "a"))
+    with pytest.raises(InvalidError, match="Snapshot partition cannot be dropped"):  # 20250813 stays as it was
+        tables.write(DELTA, ("20250812", 7, 1, "z"), ("20250814", 7, 1, "z"), mode="overwrite")
+
+
 def test_going_back_as_the_newest_snapshot_is_an_overwrite(tmp_path: Path) -> None:
     tables = Chain(tmp_path)
     for day in ("20250812", "20250810"):

@@ -50,8 +50,10 @@ _IN_TASK = re.compile(r"^bucketlake\.errors\.(\w+): (.*?)$(?=\n*\Z|\n\s*\n|\n\ta
 _IN_BATCH = re.compile(r"^([\w.]*?)(\w+): (.*?)(?=\n? SQLSTATE: |\n=== |\n\tat |\Z)", re.MULTILINE | re.DOTALL)
 _STACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+")
 _OF_QUERY = re.compile(r".*?terminated with exception: (.*?)(?= SQLSTATE: |\n=== |\n\tat |\Z)", re.DOTALL)
+_NO_FORMAT = "DATA_SOURCE_NOT_FOUND"
 _LET_THROUGH = re.compile(
-    r"\[(SPARK_JOB_CANCELLED|SCALAR_SUBQUERY_TOO_MANY_ROWS)\] (.*?)(?: SQLSTATE: (\w{5}))?$", re.MULTILINE
+    r"\[(SPARK_JOB_CANCELLED|SCALAR_SUBQUERY_TOO_MANY_ROWS|DATA_SOURCE_NOT_FOUND)\] (.*?)(?: SQLSTATE: (\w{5}))?$",
+    re.MULTILINE,
 )
 _NAMED = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ")
 _STATES = {  # of what our own messages say in Spark's words
@@ -299,13 +301,17 @@ def interrupts_stay() -> Iterator[None]:
     except Exception as error:
         if is_interrupt(error, before):
             raise KeyboardInterrupt from error
-        told = None if isinstance(error, PySparkException) else _LET_THROUGH.search(str(error))
+        known = isinstance(error, PySparkException) and error.getCondition() != _NO_FORMAT  # by Spark Connect another one
+        told = None if known else _LET_THROUGH.search(str(error))
         if told is None:
             raise
         # PySpark knows no class for it, and lets Py4J's through.
         is_cancelled = told[1] == "SPARK_JOB_CANCELLED"
         found = JobCancelledError(told[2]) if is_cancelled else RaisedError(told[0])
         found._condition, found._state = told[1], told[3]
+        if isinstance(found, RaisedError) and told[1] == _NO_FORMAT:
+            found.remedy = "USING paimon, for a name of the lake, or a format that this Spark session has"
+            found.point("", 0)
         raise found from (error if is_cancelled else None)  # which shows names that the user did not write
 
 

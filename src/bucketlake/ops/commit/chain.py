@@ -26,6 +26,7 @@ from bucketlake.paths import MAIN
 from bucketlake.values import dataclass
 
 Plan = Callable[[View], Changes]
+Partitions = frozenset[bytes]
 
 
 class NothingLeftError(Exception):
@@ -49,9 +50,12 @@ class Guard:
             return None
         return cls(store, chain, own == chain.delta.lower())
 
-    def check(self, view: View, kind: CommitKind, changes: Changes, rows_stay: bool) -> None:
+    def check(
+        self, view: View, kind: CommitKind, changes: Changes, rows_stay: bool, follows: Partitions = frozenset()
+    ) -> None:
         """InvalidError for an overwrite after which a delta would have no snapshot partition to build on, though it had
-        one. Of the delta branch: for what `after` would take away."""
+        one. Of the delta branch: for what `after` would take away. `follows`: deltas that the overwrite before, of the
+        other branch, wrote."""
         if kind is not CommitKind.OVERWRITE or rows_stay:
             return
         kept = _left(view, changes)
@@ -59,29 +63,30 @@ class Guard:
             gone = changes.partitions - kept
             if gone:
                 every = {entry.partition for entry in view.entries(None)}
-                self._refuse(gone, every, _partitions(_other(self.store, self.chain.delta)))
+                self._refuse(gone, every, _partitions(_other(self.store, self.chain.delta)), follows)
             return
         whole = _partitions(_other(self.store, self.chain.snapshot))
         gone = changes.partitions & whole
         if gone:
-            deltas = {entry.partition for entry in view.entries(None)} - changes.partitions
-            self._refuse(gone, whole, deltas | kept)
+            others = {entry.partition for entry in view.entries(None)} - changes.partitions
+            self._refuse(gone, whole, others | kept, kept)
 
-    def after(self, snapshot: Snapshot, rows_stay: bool, publish: Callable[[Store, Plan], object]) -> None:
+    def after(self, snapshot: Snapshot, rows_stay: bool, publish: Callable[[Store, Plan, Partitions], object]) -> None:
         """Take the partitions of an overwrite of the delta branch out of the snapshot branch, which would hide them.
-        May be asked again for the same commit. `publish`: an OVERWRITE of a branch.
+        May be asked again for the same commit. `publish`: an OVERWRITE of a branch, by its plan and what it follows.
 
         Errors: CommitError where that fails, the overwrite itself being committed.
         """
         if not self.is_delta or snapshot.commit_kind is not CommitKind.OVERWRITE or rows_stay:
             return
-        touched = frozenset(entry.partition for entry in delta_entries(self.store, snapshot))
+        changed = delta_entries(self.store, snapshot)
+        touched = frozenset(entry.partition for entry in changed)
         whole = _other(self.store, self.chain.snapshot)
         if whole is None or not touched & _partitions(whole):
             return
         try:
             with suppress(NothingLeftError):
-                publish(whole, _dropping(touched))
+                publish(whole, _dropping(touched), frozenset(e.partition for e in changed if e.kind is FileKind.ADD))
         except BucketlakeError as error:
             raise CommitError(
                 "deltas were overwritten, and partitions of the snapshot branch that hide them are still there",
@@ -91,13 +96,22 @@ class Guard:
                 remedy=f"drop them from t$branch_{self.chain.snapshot}",
             ) from error
 
-    def _refuse(self, gone: Collection[bytes], whole: Collection[bytes], deltas: Collection[bytes]) -> None:
-        """InvalidError where deltas follow a partition that goes, before the next that stays, with none before it."""
+    def _refuse(
+        self,
+        gone: Collection[bytes],
+        whole: Collection[bytes],
+        deltas: Collection[bytes],
+        anew: Partitions = frozenset(),
+    ) -> None:
+        """InvalidError where deltas follow a partition that goes, before the next that stays, with none before it.
+        `anew`: deltas that the overwrite itself writes; a chain that is nothing else, and no whole partition, is
+        another one."""
         staying = by_group(places(self.store, set(whole) - set(gone)))
         following = by_group(places(self.store, deltas))
         for partition, place in places(self.store, gone).items():
             anchors = [chain for chain, _ in staying.get(place.group, [])]
-            if any(chain < place.chain for chain in anchors):
+            replaced = not anchors and anew.issuperset(one for _, one in following.get(place.group, []))
+            if replaced or any(chain < place.chain for chain in anchors):
                 continue
             end = min((chain for chain in anchors if chain > place.chain), default=None)
             behind = [chain for chain, _ in following.get(place.group, []) if chain > place.chain]

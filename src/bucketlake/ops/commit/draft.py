@@ -58,6 +58,7 @@ class Request:
     keeps_schema: bool = False  # of the base: no file comes that another may have been written under
     mends: bool = False  # takes out what is lost
     restores: bool = False  # what is there then is what another snapshot holds
+    follows: frozenset[bytes] = frozenset()  # partitions that the overwrite wrote whose whole ones this drops
 
     @property
     def rows_stay(self) -> bool:
@@ -116,7 +117,8 @@ class Drafts:
         view = View(self._store, base)
         changes = request.plan(view)
         if (guard := self._guard) is not None:
-            guard.check(view, request.name.kind, changes, request.rows_stay or (request.mends and guard.is_delta))
+            stays = request.rows_stay or (request.mends and guard.is_delta)
+            guard.check(view, request.name.kind, changes, stays, request.follows)
         name = replace(request.name, snapshot=base.id + 1 if base else FIRST_SNAPSHOT_ID)
         if self._must_check(name.kind, changes):
             entries = view.entries(changes.partitions)

@@ -289,6 +289,6 @@ def _unknown(snapshot: Snapshot, name: CommitName) -> CommitUnknownError:
     )
 
 
-def _dropped_beside(store: Store, plan: Callable[[View], Changes]) -> None:
+def _dropped_beside(store: Store, plan: Callable[[View], Changes], follows: frozenset[bytes]) -> None:
     name = CommitName(0, store.env.clock.new_uuid(), BATCH_COMMIT_IDENTIFIER, CommitKind.OVERWRITE)
-    Publisher(store).publish(Request(name, plan, operation="TRUNCATE"))
+    Publisher(store).publish(Request(name, plan, operation="TRUNCATE", follows=follows))

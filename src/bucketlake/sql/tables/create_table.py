@@ -102,15 +102,7 @@ class OtherProvider:
                 remedy=f"USING paimon; a table of Spark's own is spark_catalog.{own}",
             )
         refuse_like(lake, self.statement)
-        try:
-            return query.run(lake, self.statement)
-        except Exception as error:
-            if "DATA_SOURCE_NOT_FOUND" not in str(error) and "ClassNotFoundException" not in str(error):
-                raise
-            raise InvalidError(
-                f"Provider '{self.provider}' is not supported",
-                remedy="USING paimon, or a format that this Spark session has",
-            ) from error
+        return query.run(lake, self.statement)
 
     def _is_lakes(self, lake: Lake) -> bool:
         if lake.other_catalogs:
