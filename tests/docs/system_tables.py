@@ -93,8 +93,9 @@ SELECT __paimon_partition, __paimon_bucket, count(*) FROM db.t GROUP BY ALL;
 | `_SEQUENCE_NUMBER` | BIGINT | the snapshot that wrote the row last, in tables with row tracking |
 
 File path and row index exist for append tables, for tables with deletion vectors, and for buckets that need no merge (one
-file, or one level above 0). Elsewhere they are refused, as in Apache Paimon. They are also refused in statements of unusual
-form (`FROM t SELECT …`, pipes, natural joins).
+file, or one level above 0). Elsewhere they are refused, as in Apache Paimon; in statements that read another table too,
+an error of the rows whose place is asked for. They are also refused in statements of unusual form (`FROM t SELECT …`, pipes,
+natural joins).
 
 DELETE, UPDATE and MERGE take them in conditions and values, of the rows as they are:
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, SparkRuntimeException
 
 from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
 from bucketlake.spark.read import hidden, metadata
@@ -196,7 +196,25 @@ def test_places_of_rows_that_are_merged_are_refused(classic: Lake) -> None:
     with pytest.raises(UnsupportedError, match="Only append table or deletion vector table support querying metadata"):
         classic.sql("SELECT *, __paimon_file_path FROM K")
     assert rows(classic, "SELECT id, __paimon_bucket FROM K") == [(1, 0), (2, 0)]
-    run(classic, ["CALL sys.compact('K')"])
+    run(
+        classic,
+        [
+            "CREATE TABLE Other (id INT, w STRING)",
+            "INSERT INTO Other VALUES (2, 'c')",
+            "INSERT INTO Other VALUES (3, 'd')",
+        ],
+    )
+    # Another table's places were refused beside such rows.
+    joined = "SELECT K.id, v, w, Other.__paimon_row_index FROM K LEFT JOIN Other ON K.id = Other.id"
+    assert rows(classic, joined) == [(1, "a", None, None), (2, "b", "c", 0)]
+    run(classic, ["UPDATE K SET v = (SELECT max(__paimon_row_index) FROM Other) WHERE id = 1"])
+    run(classic, ["DELETE FROM K WHERE id IN (SELECT id FROM Other WHERE __paimon_file_path = input_file_name())"])
+    assert rows(classic, "SELECT * FROM K") == [(1, "0")]
+    with pytest.raises(SparkRuntimeException, match="Only append table or deletion vector table support"):
+        rows(classic, "SELECT id FROM K WHERE EXISTS (SELECT 1 FROM Other WHERE K.__paimon_row_index > Other.id)")
+    with pytest.raises(SparkRuntimeException, match="Only append table or deletion vector table support"):
+        classic.sql("UPDATE K SET v = K.__paimon_file_path WHERE id NOT IN (SELECT id FROM Other)")
+    run(classic, ["INSERT INTO K VALUES (2, 'b')", "CALL sys.compact('K')"])
     assert rows(classic, "SELECT id, __paimon_row_index FROM K") == [(1, 0), (2, 1)]
     run(
         classic,

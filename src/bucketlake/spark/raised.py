@@ -301,7 +301,7 @@ def interrupts_stay() -> Iterator[None]:
     except Exception as error:
         if is_interrupt(error, before):
             raise KeyboardInterrupt from error
-        known = isinstance(error, PySparkException) and error.getCondition() != _NO_FORMAT  # by Spark Connect another one
+        known = isinstance(error, PySparkException) and error.getCondition() != _NO_FORMAT  # by Connect another one
         told = None if known else _LET_THROUGH.search(str(error))
         if told is None:
             raise

@@ -199,7 +199,8 @@ class KeyedMerge:
         plan = self.table.planned(prune, selection)
         small = plan.row_count <= reader.SMALL_ROWS and plan.size <= reader.SMALL_BYTES
         if extra:
-            wanted = hidden.Wanted(columns, extra, prune)
+            elsewhere = not {name.lower() for name in source.schema.names}.isdisjoint(extra)
+            wanted = hidden.Wanted(columns, extra, prune, elsewhere)
             return Target(lambda: hidden.frame(self.spark, self.table, plan, wanted), small)
         found = self._looked_up(plan, source, fields)
         if found is not None:

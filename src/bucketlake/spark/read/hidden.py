@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from bucketlake.errors import UnsupportedError
@@ -44,6 +45,11 @@ FILE_PATH, ROW_INDEX = "__paimon_file_path", "__paimon_row_index"
 PARTITION, BUCKET = "__paimon_partition", "__paimon_bucket"
 PLACES = (FILE_PATH, ROW_INDEX, PARTITION, BUCKET)
 COLUMNS = (*PLACES, *TRACKING)
+_MERGED = (
+    "There need be FileRecordIterator when metadata columns are required. "
+    "Only append table or deletion vector table support querying metadata columns."
+)
+_OF_MERGED = "compact the table first, or ask for __paimon_partition and __paimon_bucket only"
 SMALL_ROWS = 100_000  # stored rows that the driver reads by itself
 SMALL_BYTES = 8 << 20
 TASK_BYTES = 128 << 20
@@ -66,11 +72,13 @@ def offered(schema: TableSchema) -> tuple[str, ...]:
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What is enough of a table: columns (None: all), metadata columns behind them, rows for which `predicate` may be
-    true."""
+    true. `elsewhere`: these may be another table's that the statement names; a place that merged rows have not is an
+    error of the rows then, where it is asked for."""
 
     columns: tuple[str, ...] | None
     hidden: tuple[str, ...]
     predicate: Predicate | None = None
+    elsewhere: bool = False
 
 
 def hidden_fields(names: Sequence[str], schema: TableSchema) -> list[T.StructField]:
@@ -112,9 +120,13 @@ def _of_branch(spark: SparkSession, table: Table, plan: Plan, wanted: Wanted) ->
     splits = tuple(part for split in plan.splits for part in narrowed(table.store, split, needed))
     places = tuple(name for name in wanted.hidden if name not in TRACKING)
     placed = FILE_PATH in places or ROW_INDEX in places
-    if placed:
-        _refuse_merged(table, splits)
-    store = tracked(table.store) if len(places) < len(wanted.hidden) else table.store
+    missing: tuple[str, ...] = ()
+    if placed and _are_merged(table, splits):
+        if not wanted.elsewhere:
+            raise UnsupportedError(_MERGED, table=table.name, remedy=_OF_MERGED)
+        missing = tuple(name for name in places if name in (FILE_PATH, ROW_INDEX))
+        places, placed = tuple(name for name in places if name not in missing), False
+    store = tracked(table.store) if any(name in TRACKING for name in wanted.hidden) else table.store
     fields = tuple(item for item in store.schema.fields if item.name in needed)
     scan = _Scan(store, fields, places, None if placed else exact, placed)
     more = [T.StructField(name, hidden_type(name, schema)) for name in places]
@@ -124,15 +136,20 @@ def _of_branch(spark: SparkSession, table: Table, plan: Plan, wanted: Wanted) ->
         found = parallel(lambda split: list(scan.batches(split)), splits)
         data = pa.Table.from_batches([batch for part in found for batch in part], scan.layout)
         rows = framed(spark, data, layout)
+        if missing:
+            rows = rows.coalesce(1)  # of local rows Spark evaluates all columns, those nobody asks for too
     else:
         ensure_package(spark)
         tasks = max(parallelism(spark), size // TASK_BYTES)
         rows = rows_made(spark, pack(splits, tasks), scan, layout, count)
+    for name in missing:
+        told = F.raise_error(F.lit(f"{_MERGED} [table={table.name}]: {_OF_MERGED}"))
+        rows = rows.withColumn(name, told.cast(hidden_type(name, schema)))
     names = [*asked, *wanted.hidden]
     return rows if rows.columns == names else rows.select(*[quoted(name) for name in names])
 
 
-def _refuse_merged(table: Table, splits: Sequence[Split]) -> None:
+def _are_merged(table: Table, splits: Sequence[Split]) -> bool:
     """As Apache Paimon: the rows of a primary-key table have a place where deletion vectors say which are superseded,
     in buckets of one file, and in those that one level holds whole."""
     store = table.store
@@ -145,12 +162,8 @@ def _refuse_merged(table: Table, splits: Sequence[Split]) -> None:
         if store.schema.primary_keys:
             raw = raw and are_settled(store, files) and all(without_deletes(file) for file in files)
         if not raw:
-            raise UnsupportedError(
-                "There need be FileRecordIterator when metadata columns are required. "
-                "Only append table or deletion vector table support querying metadata columns.",
-                table=table.name,
-                remedy="compact the table first, or ask for __paimon_partition and __paimon_bucket only",
-            )
+            return True
+    return False
 
 
 def partition_kind(store: Store) -> pa.DataType:

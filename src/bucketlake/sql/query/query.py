@@ -233,7 +233,8 @@ def _frames(
             if place is not None and own:
                 frames[plans[key]] = place.frame
             elif extra[reference.start]:
-                wanted = Wanted(need.columns, extra[reference.start], need.predicate)
+                elsewhere = any(extra[other.start] and other.name != reference.name for other in references)
+                wanted = Wanted(need.columns, extra[reference.start], need.predicate, elsewhere)
                 frames[plans[key]] = hidden_read(lake.spark, table, selection, wanted)
             else:
                 frames[plans[key]] = pruned(lake.spark, table, selection, need)
