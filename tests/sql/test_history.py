@@ -31,6 +31,30 @@ def keyed(lake: bucketlake.Lake, *values: str, options: str = "") -> None:
         lake.sql(f"INSERT INTO t VALUES {value}")
 
 
+@pytest.mark.parametrize(
+    "past", ["t /*+ OPTIONS('scan.snapshot-id'='1') */", "t x/*+OPTIONS('scan.snapshot-id'='1')*/"]
+)
+def test_the_past_is_read_where_it_is_the_last_word_of_a_part(db: bucketlake.Lake, past: str) -> None:
+    """An OPTIONS hint before a closing bracket, or before the semicolon of a script's statement, was not taken for a
+    part of it: MERGE and the script wrote what the table is now."""
+    run = db.sql
+    for statement in ("CREATE TABLE t (a INT)", "INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (2)"):
+        run(statement)
+    run("CREATE TABLE d (a INT)")
+    merge = "MERGE INTO d USING {} s ON s.a = d.a WHEN NOT MATCHED THEN INSERT *"
+    run(merge.format(f"(SELECT * FROM {past})"))
+    run("WITH c AS (SELECT 3 AS a) " + merge.format(f"(SELECT a + 10 AS a FROM c UNION ALL SELECT a + 20 FROM {past})"))
+    run(
+        f"BEGIN INSERT INTO d SELECT a + 30 FROM {past}; IF true THEN INSERT INTO d SELECT a + 40 FROM {past}; END IF; END"
+    )
+    run(f"BEGIN FOR r AS SELECT a FROM {past} DO INSERT INTO d VALUES (r.a + 50); END FOR; END")
+    assert sorted(rows(db, "SELECT a FROM d")) == [(1,), (13,), (21,), (31,), (41,), (51,)]
+    run("DECLARE OR REPLACE VARIABLE newest INT")
+    run(f"SET VARIABLE newest = (SELECT max(a) FROM {past})")  # behind an alias: an AttributeError
+    assert rows(db, "SELECT newest") == [(1,)]
+    run("DROP TEMPORARY VARIABLE newest")
+
+
 # ---------------------------------------------------------------------------------------------- tags
 
 

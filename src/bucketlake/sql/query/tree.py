@@ -144,4 +144,6 @@ def _alias(cursor: Cursor, follows: Collection[str]) -> exp.Table | None:
         return None
     if not cursor.done:
         cursor.at += 1
-    return exp.to_table("x", alias="x")
+    name = exp.to_identifier("x")
+    name.meta["end"] = cursor.tokens[cursor.at - 1].end - 1  # as sqlglot tells it
+    return exp.Table(this=exp.to_identifier("x"), alias=exp.TableAlias(this=name))

@@ -74,9 +74,8 @@ def _source(cursor: Cursor, ctes: str) -> Source:
     """Read what stands between USING and ON."""
     start = cursor.at
     if cursor.accept("("):
-        inner = cursor.expression(")")
+        inner, end = cursor.expression(")"), cursor.ends
         cursor.expect(")")
-        end = cursor.tokens[cursor.at - 2].end
         alias, columns = _alias(cursor)
         body = f"{ctes} SELECT * FROM ({inner})" if ctes else _in_place(cursor, start + 1, end)
         return Source(body, alias or _only_table(inner) or _NAMELESS, (), columns)

@@ -534,7 +534,15 @@ class Cursor:
             self.fail("a bracket is not closed")
         if first is None or self.at == begin:
             self.fail("needs an expression")
-        return self.text[self.tokens[begin].start : self.tokens[self.at - 1].end]
+        return self.text[self.tokens[begin].start : self.ends]
+
+    @property
+    def ends(self) -> int:
+        """Where what was read ends, with the OPTIONS hints of a table that was its last word."""
+        last, following = self.tokens[self.at - 1], self.peek()
+        until = len(self.text) if following is None else following.start
+        hints = [found.end() for found in _HINT.finditer(self.text, last.end, until)]
+        return hints[-1] if hints else last.end
 
     def until(self, *stops: str) -> str:
         """The source text up to the first of these words or signs outside all brackets, not stepping over it."""
