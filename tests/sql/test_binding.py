@@ -11,13 +11,15 @@ import pyarrow as pa
 import pytest
 
 import bucketlake
-from bucketlake.errors import InvalidError
+from bucketlake.errors import BucketlakeError, InvalidError
 from bucketlake.predicate.tree import Compare
 from bucketlake.spark.read import reader
 from bucketlake.spark.read.reader import Need
 from bucketlake.spark.session import Lake
 from bucketlake.sql.query import query
+from bucketlake.sql.rows import insert_forms
 from bucketlake.sql.text import names
+from bucketlake.sql.text.text import Cursor
 
 
 class _Conf:
@@ -149,6 +151,29 @@ def test_every_use_of_a_table_reads_one_snapshot(lake: Lake, monkeypatch: pytest
 def test_a_hint_that_follows_nothing(lake: Lake) -> None:
     with pytest.raises(InvalidError, match="follows no lake table"):
         query.bind(lake, "SELECT /*+ OPTIONS('a'='b') */ id FROM t")
+
+
+def test_comments_are_no_hints_and_may_stand_before_some(lake: Lake) -> None:
+    """A hint that was commented out was refused ("follows no lake table"), and taken for INSERT's own; one behind a
+    comment was refused."""
+    table = lake.catalog.table("db.t")
+    table.write_arrow(pa.Table.from_pylist([{"id": 1, "n": 2, "s": "x"}], table.arrow_schema))
+    gone = "/*+ OPTIONS('scan.snapshot-id'='7') */"
+    for statement in (
+        f"SELECT * FROM t -- {gone}\nWHERE id > 0",
+        f"SELECT * FROM t /* no hint: /* {gone[2:]} */ WHERE id > 0",
+        f"SELECT '{gone.replace(chr(39), '')}' FROM t --{gone}",
+    ):
+        assert statement.replace("FROM t", "FROM <t> AS `t`") == bound(lake, statement)
+    for between in ("-- now\n", "/* now */ ", "/* a /* b */ c */", "--+\n/**/"):
+        with pytest.raises(BucketlakeError, match="snapshot"):
+            bound(lake, f"SELECT * FROM t {between}{gone} WHERE id > 0")
+        with pytest.raises(BucketlakeError, match="snapshot"):
+            bound(lake, f"SELECT * FROM t AS x {between}{gone}")
+        with pytest.raises(BucketlakeError, match="snapshot"):
+            bound(lake, f"SELECT * FROM t {between}VERSION AS OF 7 {between}")
+    parsed = insert_forms.parse(Cursor(f"INSERT INTO t -- {gone}\nSELECT * FROM u"))
+    assert "scan.snapshot-id" not in repr(parsed)
 
 
 def test_times_of_day_are_in_the_zone_of_the_session_even_where_it_is_not_set(lake: Lake) -> None:

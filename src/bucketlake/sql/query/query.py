@@ -38,7 +38,7 @@ from bucketlake.sql.query.travel import Travel, session_options, travels
 from bucketlake.sql.query.tree import lists_predicates, named_tables, parsed_of
 from bucketlake.sql.query.unknown import explained
 from bucketlake.sql.query.views import view_pieces
-from bucketlake.sql.text import lexemes, names, text
+from bucketlake.sql.text import between, lexemes, names, text
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -176,7 +176,8 @@ def bind(
     found = travels(statement, tokens)
     called = calls(statement, tokens)
     cut = [(hint.start, hint.end) for hint in hints] + [(t.start, t.end) for t in found]
-    plain = text.blank(statement, cut + [(call.opens, call.end) for call in called.values()])
+    cut += [*between.comments(statement, tokens), *((call.opens, call.end) for call in called.values())]
+    plain = text.blank(statement, cut)
     parsed = parsed_of(text.blank(plain, [_explain(tokens)]))
     tree = parsed.tree if parsed is not None else None
     references = list(_references(lake, plain, tree, called, is_case_sensitive(lake.spark)))

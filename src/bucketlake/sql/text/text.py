@@ -17,14 +17,13 @@ from sqlglot.errors import TokenError
 from sqlglot.tokens import TokenType
 
 from bucketlake.errors import InvalidError
-from bucketlake.sql.text import habits, verbs
+from bucketlake.sql.text import between, habits, verbs
 from bucketlake.values import dataclass
 
 Item = TypeVar("Item")
 QUERIES = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "MAP", "REDUCE")  # that a query begins with, or a bracket
 _WORD = re.compile(r"\w+")
 _SUFFIX = re.compile("(?:BD|[LSYFD])$", re.IGNORECASE)
-_HINT = re.compile(r"/\*\+\s*OPTIONS\s*\((.*?)\)\s*\*/", re.IGNORECASE | re.DOTALL)
 _TIMESTAMPS = {"TIMESTAMP": "TIMESTAMP_NTZ", "TIMESTAMP_LTZ": "TIMESTAMP_LTZ", "TIMESTAMP_NTZ": "TIMESTAMP_NTZ"}
 _TYPED = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ")
 _ZONES = (
@@ -128,9 +127,7 @@ class Hint:
 def option_hints(text: str, tokens: list[Token]) -> list[Hint]:
     """The OPTIONS hints of a statement, wherever they stand between tokens."""
     hints = []
-    for found in _HINT.finditer(text):
-        if any(token.start < found.start() < token.end for token in tokens):
-            continue  # inside a literal
+    for found in between.hints(text, tokens):
         cursor = Cursor("(" + found.group(1) + ")")
         hints.append(Hint(found.start(), found.end(), cursor.options(empty=True)))
         cursor.end()
@@ -539,10 +536,9 @@ class Cursor:
     @property
     def ends(self) -> int:
         """Where what was read ends, with the OPTIONS hints of a table that was its last word."""
-        last, following = self.tokens[self.at - 1], self.peek()
-        until = len(self.text) if following is None else following.start
-        hints = [found.end() for found in _HINT.finditer(self.text, last.end, until)]
-        return hints[-1] if hints else last.end
+        end, following = self.tokens[self.at - 1].end, self.peek()
+        gap = self.text[end : None if following is None else following.start]
+        return end + max((hint.end() for hint in between.hints(gap, ())), default=0)
 
     def until(self, *stops: str) -> str:
         """The source text up to the first of these words or signs outside all brackets, not stepping over it."""
