@@ -54,6 +54,22 @@ def test_flinks_spelling(lake: Lake) -> None:
     assert lake.table("db.t").schema.primary_keys == ("pt", "id")
 
 
+def test_types_may_have_comments_in_them(lake: Lake) -> None:
+    lake.sql("""
+        CREATE TABLE db.t (
+          id DECIMAL(10 /* digits */, 2), -- the key
+          s STRUCT<
+            a: INT, -- first's
+            b: ARRAY<STRING> /* of /* all */ */
+          >
+        )""")
+    lake.sql("ALTER TABLE db.t ADD COLUMN m MAP<STRING, -- key\n INT>")
+    lake.sql("ALTER TABLE db.t ALTER COLUMN id TYPE DECIMAL(12, /* as many */ 2)")
+    found = columns(lake, "db.t")
+    assert (found["id"], found["m"]) == ("DECIMAL(12, 2)", "MAP<STRING NOT NULL, INT>")
+    assert lake.sql("SELECT s.* FROM db.t").columns == ["a", "b"]
+
+
 def test_ctas_and_like(lake: Lake) -> None:
     lake.sql("CREATE TABLE db.a TBLPROPERTIES ('bucket'='-1') AS SELECT id, id * 2 AS twice FROM range(3)")
     lake.sql("CREATE TABLE db.b PARTITIONED BY (twice) AS SELECT * FROM db.a WHERE id > 0")

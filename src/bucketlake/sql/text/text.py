@@ -541,7 +541,8 @@ class Cursor:
         return end + max((hint.end() for hint in between.hints(gap, ())), default=0)
 
     def until(self, *stops: str) -> str:
-        """The source text up to the first of these words or signs outside all brackets, not stepping over it."""
+        """The source text up to the first of these words or signs outside all brackets, not stepping over it, with
+        blanks for comments."""
         first = self.peek()
         if first is None:
             return ""
@@ -555,7 +556,8 @@ class Cursor:
                 depth += sum(token.value.count(sign) for sign in "(<[") - sum(token.value.count(sign) for sign in ")>]")
             end = token.end
             self.at += 1
-        return self.text[first.start : end]
+        said = [place for place in between.comments(self.text, self.tokens) if first.start <= place[0] < end]
+        return blank(self.text, said)[first.start : end]
 
     def rest(self) -> str:
         """What is left, in place: everything before is blanked so that error positions stay true."""
