@@ -26,7 +26,7 @@ class Gate:
 
     `faults`: what happens to puts of paths with a part: "lose" (done, but the answer is an error), "refuse" (an error
     and not done), "busy" (409 and not done), each so many times; "refuse" of "?delete": requests that delete a list;
-    "cut" of "?list": answers that end too soon; "lose" of "?complete": what ends an upload in parts. Puts with a
+    "cut" of "?list" and of "?get": answers that end too soon; "lose" of "?complete": what ends an upload in parts. Puts with a
     condition are served one at a time: moto looks and writes in two steps.
     """
 
@@ -53,7 +53,9 @@ class Gate:
                     start_response, "501 Not Implemented", ERROR.replace(b"InternalError", b"NotImplemented")
                 )
         if "list-type=2" in environ.get("QUERY_STRING", "") and self._fault("?list"):
-            return _cut(start_response, self.inner(environ, lambda *answer: None))
+            return self._cut(environ, start_response)
+        if environ["REQUEST_METHOD"] == "GET" and self._fault("?get"):
+            return self._cut(environ, start_response)
         if environ["REQUEST_METHOD"] == "POST" and "uploadId=" in environ["QUERY_STRING"] and self._fault("?complete"):
             list(self.inner(environ, lambda *answer: None))
             return _answer(start_response, "500 Internal Server Error", ERROR)
@@ -80,6 +82,13 @@ class Gate:
         start_response(*answered)
         return body
 
+    def _cut(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        """Half of an answer, where all of it was promised: the server ends the connection."""
+        answered: list[Any] = []
+        body = b"".join(self.inner(environ, lambda *answer: answered.extend(answer[:2])))
+        start_response(*answered)
+        return [body[: len(body) // 2]]
+
     def _fault(self, path: str) -> str | None:
         for fault in self.faults:
             if fault["part"] in path and fault["times"] > 0:
@@ -95,13 +104,6 @@ def _is_list_of_deletes(environ: dict[str, Any]) -> bool:
 def _answer(start_response: Any, status: str, body: bytes) -> Iterable[bytes]:
     start_response(status, [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
     return [body]
-
-
-def _cut(start_response: Any, whole: Iterable[bytes]) -> Iterable[bytes]:
-    """Half of an answer, where all of it was promised: the server ends the connection."""
-    body = b"".join(whole)
-    start_response("200 OK", [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
-    return [body[: len(body) // 2]]
 
 
 def main() -> None:

@@ -12,13 +12,16 @@ from tests.object_store.conftest import S3, SECRET, rows
 from tests.profile import first
 
 import bucketlake
-from bucketlake.errors import NotFoundError
+from bucketlake import Catalog
+from bucketlake.cdc.sink import bind
+from bucketlake.errors import InvalidError, NotFoundError
 from bucketlake.ops.clean.orphans import remove_orphans
 from bucketlake.spark.maintain.orphans import run_each
 from bucketlake.spark.read import filtered as live
 from bucketlake.spark.read import native, reader
 from bucketlake.spark.read.native import FileAt
 from bucketlake.spark.session import Lake
+from bucketlake.spark.stream.checkpoint import Query
 
 SCHEMA = pa.schema([pa.field("p", pa.string()), pa.field("k", pa.int64()), pa.field("v", pa.int64())])
 KINDS: dict[str, tuple[list[str], dict[str, str]]] = {
@@ -71,7 +74,7 @@ def decisions(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 def made(lake: Lake, kind: str, **more: str) -> Any:
     keys, options = KINDS[kind]
     lake.catalog.create_table("db.t", SCHEMA, ["p"], keys, {**options, **more})
-    return lake.table("t")
+    return lake.table("db.t")
 
 
 def many(lake: Lake, start: int = 0, count: int = MANY) -> Any:
@@ -255,3 +258,35 @@ def test_file_uris_take_the_native_way(
     assert summary(lake.table("k").read()) == expected(range(MANY))
     assert decisions["scan_without"] == 1
     assert len(rows(keyed)) == MANY
+
+
+@pytest.mark.spark
+def test_checkpoints_lie_where_the_tables_do(s3: S3, warehouse: str, classic_session: SparkSession) -> None:
+    lake = bucketlake.connect(warehouse, classic_session, s3.options)
+    lake.catalog.create_database("db")
+    table = made(lake, "keyed")
+    table.table.write_arrow([{"p": "a", "k": 1, "v": 1}])
+    seen: list[Any] = []
+    for _ in range(2):  # the second goes on where the first was
+        folder = f"{warehouse}/checkpoint"
+        process = table.process_stream(lambda frame, _: seen.extend(frame.collect()), folder, {"availableNow": True})
+        process.awaitTermination()
+    assert seen == [("a", 1, 1)]
+    assert "checkpoint/commits/0" in s3.keys(warehouse)
+
+
+def test_notes_of_queries_lie_where_the_tables_do(s3: S3, warehouse: str, catalog: Catalog) -> None:
+    note, binding = b'v1\n{"batchWatermarkMs": 7}\n{}', {"target": "db"}
+    folder = f"{warehouse}/checkpoint"
+    for name, data in (("metadata", b'{"id": "q"}'), ("offsets/3", note), ("state/0/1.delta", b"")):
+        catalog.env.storage.write(f"{folder}/{name}", data)
+    query = Query("a query", folder, None, catalog.env)
+    found = query.batch(3)
+    assert (found.query, found.number, found.watermark) == ("q", 3, 7)
+    assert found.fingerprint
+    assert query.folder.keeps_state()
+    bind(query.folder, binding, began=False)
+    bind(query.folder, binding, began=True)
+    with pytest.raises(InvalidError, match="another synchronisation"):
+        bind(query.folder, {"target": "other"}, began=True)
+    assert SECRET not in repr(query)

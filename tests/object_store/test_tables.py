@@ -111,6 +111,14 @@ def test_lists_whose_answer_ends_too_soon(catalog: Catalog, s3: S3) -> None:
         storage.list(table.path)
 
 
+def test_files_that_are_not_there_and_an_answer_that_ends_too_soon(catalog: Catalog, s3: S3) -> None:
+    table = made(catalog, "keyed")
+    table.write_arrow(data(("a", 1, 1)))
+    s3.fail(("?get", "cut", 1))
+    with pytest.raises(NotFoundError):
+        table.store.env.storage.read(f"{table.path}/snapshot/snapshot-2")
+
+
 def test_spellings_of_one_place(catalog: Catalog, s3: S3) -> None:
     made(catalog, "keyed").write_arrow(data(("a", 1, 1)))
     place = catalog.warehouse.removeprefix("s3://")

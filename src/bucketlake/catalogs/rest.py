@@ -6,7 +6,7 @@ Spec: docs/catalogs.md#rest
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from bucketlake.catalogs.model import DialectChange, Found, View
@@ -36,9 +36,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Nowhere:
-    """The storage of what has no place yet: the server says where a table lies once it has made it."""
+    """The storage of what has no place yet: the server says where a table lies once it has made it. `settings`: of the
+    stores of the catalog, for what lies beside its tables."""
 
     what: str
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def within(self, roots: Sequence[str]) -> Nowhere:
         """The same."""
@@ -69,7 +71,7 @@ class RestMetastore:
         self.client = client
         self._clock = clock
         wanted = (*STORAGE_PREFIXES, ALLOWED_EXTERNAL)
-        self._storage_options = {key: value for key, value in options.items() if key.startswith(wanted)}
+        self.storage_options = {key: value for key, value in options.items() if key.startswith(wanted)}
         self._data_tokens = options.get("data-token.enabled", "false").strip().lower() == "true"
 
     # ---- databases
@@ -131,13 +133,13 @@ class RestMetastore:
             return None
         with decoding("not a table of a REST catalog", name.text):
             path, table_id, external = str(told["path"]), str(told["id"]), bool(told.get("isExternal"))
-        env, root = open_env(path, self._storage_options)
+        env, root = open_env(path, self.storage_options)
         own = Identifier(name.database, name.table)
         if external:
             return Found(root, replace(env, clock=self._clock))
         if self._data_tokens:
-            storage: Any = TokenStorage(path, self._storage_options, self._clock, lambda: self._token(own))
-            root = storage_for(path, self._storage_options)[1]
+            storage: Any = TokenStorage(path, self.storage_options, self._clock, lambda: self._token(own))
+            root = storage_for(path, self.storage_options)[1]
             env = replace(env, storage=storage)
         return Found(root, replace(env, clock=self._clock, keeper=RestKeeper(self.client, own, table_id)))
 
@@ -269,5 +271,6 @@ def open_rest(warehouse: str, options: Mapping[str, str]) -> tuple[Env, dict[str
     options as the server completes them, and what it has."""
     clock = SystemClock()
     client, merged = connected({**options, "warehouse": warehouse}, clock)
-    storage: Any = Nowhere("the warehouse of a REST catalog")
-    return Env(storage, clock), merged, RestMetastore(client, merged, clock)
+    server = RestMetastore(client, merged, clock)
+    storage: Any = Nowhere("the warehouse of a REST catalog", server.storage_options)
+    return Env(storage, clock), merged, server

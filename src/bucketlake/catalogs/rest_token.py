@@ -52,6 +52,11 @@ class TokenStorage:
         self._storage: Any = None
         self._lock = threading.Lock()
 
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """Those of the catalog: a token is of its table's files alone."""
+        return dict(self._options)
+
     def within(self, roots: Sequence[str]) -> TokenStorage:
         """The same files, of these folders only."""
         made = TokenStorage(self._path, self._options, self._clock, self._ask, tuple(roots))

@@ -29,7 +29,7 @@ from bucketlake.cdc.plan import Rules, TablePlan, plan_table
 from bucketlake.cdc.rows import KIND, ORDER, REASON, converted, in_order, rows
 from bucketlake.cdc.shapes import Shape, columns_of
 from bucketlake.cdc.source import decoded, numbered
-from bucketlake.env.object_store import open_env
+from bucketlake.env.object_store import open_beside
 from bucketlake.errors import (
     AlreadyExistsError,
     BucketlakeError,
@@ -149,7 +149,7 @@ class CdcSink:
         batch = self.query.batch(number, first=True)
         if not known:
             with suppress(UnsupportedError):
-                bind(self.query.checkpoint, self.job.binding, number > 0)
+                bind(self.query.folder, self.job.binding, number > 0)
         with ExitStack() as kept:
             events = decided(self._events(frame))
             found = self._discovered(events)
@@ -379,23 +379,23 @@ def _noticed(wanted: _Wanted, row: Any, modes: frozenset[str]) -> str | None:
     return None
 
 
-def bind(checkpoint: str, binding: Mapping[str, str], began: bool) -> None:
+def bind(checkpoint: Checkpoint, binding: Mapping[str, str], began: bool) -> None:
     """Note in a checkpoint what it is of; InvalidError where it is of something else. `began`: it has batches."""
     wanted = json.dumps(dict(binding), sort_keys=True)
     try:
-        own = Checkpoint(checkpoint).read(BINDING).decode(errors="replace")
+        own = checkpoint.read(BINDING).decode(errors="replace")
     except NotFoundError:
         if began:
             raise InvalidError(
-                "the checkpoint is of another query", checkpoint=checkpoint, remedy="use a checkpoint of its own"
+                "the checkpoint is of another query", checkpoint=checkpoint.folder, remedy="use a checkpoint of its own"
             ) from None
-        env, root = open_env(checkpoint, {})
+        env, root = open_beside(checkpoint.env, checkpoint.folder)
         env.storage.put_if_absent(f"{root}/{BINDING}", wanted.encode())
-        own = Checkpoint(checkpoint).read(BINDING).decode(errors="replace")
+        own = checkpoint.read(BINDING).decode(errors="replace")
     if own != wanted:
         raise InvalidError(
             "the checkpoint is of another synchronisation",
-            checkpoint=checkpoint,
+            checkpoint=checkpoint.folder,
             of=own,
             wanted=dict(binding),
             remedy="use a checkpoint of its own",

@@ -245,21 +245,21 @@ def _start(lake: Lake, source: Source, job: Job, checkpoint: str, how: How) -> S
     _check_patterns(lake, job.rules)
     checkpoint = absolute(str(checkpoint))
     events = source.load(lake.spark)  # a source that is not there takes no checkpoint
-    _bind(checkpoint, job)
+    _bind(Checkpoint(checkpoint, job.catalog.env), job)
     name = how.query_name or f"cdc {job.target} {lake.catalog.env.clock.new_uuid()[:8]}"
-    sink = CdcSink(job, Query(name, checkpoint, lake.spark))
+    sink = CdcSink(job, Query(name, checkpoint, lake.spark, job.catalog.env))
     stream = events.writeStream.queryName(name).option("checkpointLocation", checkpoint)
     if how.trigger is not None:
         stream = stream.trigger(**how.trigger)
     return stream.foreachBatch(sink).start()
 
 
-def _bind(checkpoint: str, job: Job) -> None:
+def _bind(checkpoint: Checkpoint, job: Job) -> None:
     """Refuse a checkpoint of something else, where it can be read here; else its first batch does."""
     try:
         began = True
         try:
-            Checkpoint(checkpoint).read("commits/0")
+            checkpoint.read("commits/0")
         except NotFoundError:
             began = False
         bind(checkpoint, job.binding, began)

@@ -83,6 +83,11 @@ class ObjectStorage:
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     roots: tuple[str, ...] = field(default=(), kw_only=True)
 
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """What was given to reach the store: of another storage of its kind, too."""
+        return dict(self.options)
+
     def within(self, roots: Sequence[str]) -> ObjectStorage:
         """The same store, of these folders only."""
         return replace(self, roots=tuple(roots))
@@ -94,7 +99,7 @@ class ObjectStorage:
             return b""
         with _translated("cannot read", path):
             if not offset and length is None:
-                found = obstore.get(store, key)
+                found = _once_more(lambda: obstore.get(store, key))
                 whole(path, found.meta["size"])
                 return bytes(found.bytes())
             size = obstore.head(store, key)["size"]
@@ -389,6 +394,11 @@ def open_env(path: str, options: Mapping[str, str] | None = None) -> tuple[Env, 
     return Env(storage, external=_allowed((options or {}).get(ALLOWED_EXTERNAL))), root
 
 
+def open_beside(env: Env, path: str) -> tuple[Env, str]:
+    """As `open_env`, by the settings of the storage that an Env has: of what belongs to a table and lies elsewhere."""
+    return open_env(path, getattr(env.storage, "settings", {}))
+
+
 def _allowed(text: object) -> tuple[str, ...]:
     roots = listed_roots(None if text is None else str(text))
     for root in roots:
@@ -539,6 +549,8 @@ def _below(store: Any, key: str, page: int = 1000) -> Iterator[Any]:
 
 
 def _once_more(ask: Callable[[], Any]) -> Any:
+    """An answer, asked for again where it ended too soon: the client repeats what was cut of an object, but neither a
+    list nor the answer that there is none."""
     try:
         return ask()
     except obstore_errors.GenericError as error:

@@ -1,7 +1,7 @@
 """What a query's checkpoint says of it: its id, what a batch reads, and the watermark of a batch.
 
-    Checkpoint(folder)                     read; NotFoundError, UnsupportedError where it cannot be read here
-    Query(name, checkpoint, spark)         the query that a sink is of: batch(number) -> BatchName
+    Checkpoint(folder, env)                read; NotFoundError, UnsupportedError where it cannot be read here
+    Query(name, checkpoint, spark, env)    the query that a sink is of: batch(number) -> BatchName
 
     metadata            { "id": … }
     offsets/<batch>     v1, a line of JSON with "batchWatermarkMs", a line a source
@@ -19,7 +19,8 @@ from dataclasses import field
 from datetime import datetime
 from typing import Any
 
-from bucketlake.env.object_store import open_env
+from bucketlake.env.env import Env
+from bucketlake.env.object_store import open_beside
 from bucketlake.errors import CorruptError, NotFoundError, UnsupportedError
 from bucketlake.format.guard import decoding, json_object, text
 from bucketlake.ops.stream.batches import BatchName
@@ -37,9 +38,10 @@ class Noted:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The folder of one query."""
+    """The folder of one query. `env`: of what the query is of; its settings reach the folder, too."""
 
     folder: str
+    env: Env = field(default_factory=Env)
 
     def query(self) -> str:
         """The query's id. UnsupportedError where it is not found here."""
@@ -64,7 +66,7 @@ class Checkpoint:
     def keeps_state(self) -> bool:
         """Whether the query has operators that keep state; True where that is not known here."""
         try:
-            env, root = open_env(self.folder, {})
+            env, root = open_beside(self.env, self.folder)
             return bool(env.storage.list(f"{root}/state")) or not env.storage.list(root)
         except Exception:
             return True
@@ -72,7 +74,7 @@ class Checkpoint:
     def read(self, name: str) -> bytes:
         """A file of it. NotFoundError without it, UnsupportedError where checkpoints cannot be read here."""
         try:
-            env, root = open_env(self.folder, {})
+            env, root = open_beside(self.env, self.folder)
             return env.storage.read(f"{root}/{name}")
         except (NotFoundError, CorruptError):
             raise
@@ -91,12 +93,18 @@ class Checkpoint:
 @dataclass
 class Query:
     """The query that a sink is of, by its name. `spark`: the session that started it; None beside a Connect server,
-    where the checkpoint alone tells of it."""
+    where the checkpoint alone tells of it. `env`: as Checkpoint has it."""
 
     name: str
     checkpoint: str
     spark: Any = None
+    env: Env = field(default_factory=Env)
     _id: str = field(default="", repr=False)
+
+    @property
+    def folder(self) -> Checkpoint:
+        """Its checkpoint, to be read."""
+        return Checkpoint(self.checkpoint, self.env)
 
     @property
     def is_known(self) -> bool:
@@ -105,11 +113,11 @@ class Query:
 
     def batch(self, number: int, first: bool = False) -> BatchName:
         """The name that a batch is committed under. `first`: as BatchName has it."""
-        noted, running = Checkpoint(self.checkpoint).noted(number), self._running()
+        noted, running = self.folder.noted(number), self._running()
         if running is not None:
             self._id = str(running.id)
         elif not self._id:
-            self._id = Checkpoint(self.checkpoint).query()
+            self._id = self.folder.query()
         watermark = noted.watermark
         if watermark is None and running is not None:
             watermark = _told_watermark(running)

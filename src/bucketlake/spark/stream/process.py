@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from bucketlake.env.object_store import open_env
+from bucketlake.env.object_store import open_beside
 from bucketlake.errors import InvalidError
 from bucketlake.ops.scan.chain import refuse_stream
 from bucketlake.ops.scan.system_tables import RowView, read_view
@@ -88,7 +88,7 @@ class StreamProcess:
     def __init__(self, spark: SparkSession, table: Table, how: Processing) -> None:
         self._spark, self._how = spark, how
         self._table, self._source, self._limits = table, _source(spark, table, how), Limits.of(table.options)
-        env, folder = open_env(str(how.checkpoint), {})
+        env, folder = open_beside(table.store.env, str(how.checkpoint))
         self._journal = Journal(env, folder, table.path)
         self.id = self._journal.id
         self.batches: deque[BatchRead] = deque(maxlen=KEPT)

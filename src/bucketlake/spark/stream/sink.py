@@ -25,7 +25,7 @@ from bucketlake.schema.merging import Merging
 from bucketlake.schema.schema import BucketMode
 from bucketlake.spark.maintain import compaction
 from bucketlake.spark.stream.batch_done import BatchDone, Steps, added_by, tell_batch
-from bucketlake.spark.stream.checkpoint import Checkpoint, Query
+from bucketlake.spark.stream.checkpoint import Query
 from bucketlake.spark.stream.idle import IdleMarks
 from bucketlake.spark.stream.lane import Lane
 from bucketlake.spark.write import writer
@@ -127,7 +127,7 @@ class Sink:
         self._lane = lane
         steps, batch = Steps(store.env.clock), self.query.batch(number)
         newest = self.table.latest_snapshot()
-        how = replace(self.how, steps=steps, keeps_state=Checkpoint(self.query.checkpoint).keeps_state)
+        how = replace(self.how, steps=steps, keeps_state=self.query.folder.keeps_state)
         snapshot = write_batch(self.table, frame, batch, how, lane)
         self._merge_small_files(frame, lane)
         self._mark_done()

@@ -87,7 +87,7 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, how: Streaming) -
     check_columns(spark, table, frame, WriteRequest("overwrite" if how.mode == "complete" else "append"))
     name = how.name or f"{table.name} {table.store.env.clock.new_uuid()[:8]}"
     batches: deque[BatchDone] | None = None if is_connect(spark) else deque(maxlen=KEPT)
-    query_of = Query(name, str(how.checkpoint), spark)
+    query_of = Query(name, str(how.checkpoint), spark, table.store.env)
     sink = Sink(table, query_of, Written(how.mode, told=how.told), batches)
     stream = frame.writeStream.queryName(name).outputMode(how.mode).option("checkpointLocation", str(how.checkpoint))
     if how.trigger is not None and not isinstance(how.trigger, Mapping):
