@@ -11,6 +11,7 @@ from bucketlake.cdc import sink as sinks
 from bucketlake.cdc.sink import bind
 from bucketlake.errors import InvalidError, NotFoundError, StorageError, UnsupportedError
 from bucketlake.spark.session import Lake
+from bucketlake.spark.stream.checkpoint import Checkpoint
 
 from .feeds import Feed, debezium
 
@@ -184,9 +185,9 @@ def test_what_is_refused_before_anything_starts(classic: Lake, tmp_path: Path) -
         Feed(classic, "json", "db", tmp_path)
     folder = tmp_path / "checkpoint"
     folder.mkdir()
-    bind(str(folder), {"target": "db.t"}, began=False)
-    bind(str(folder), {"target": "db.t"}, began=True)
+    bind(Checkpoint(str(folder)), {"target": "db.t"}, began=False)
+    bind(Checkpoint(str(folder)), {"target": "db.t"}, began=True)
     with pytest.raises(InvalidError, match="another synchronisation"):
-        bind(str(folder), {"target": "db.u"}, began=True)
+        bind(Checkpoint(str(folder)), {"target": "db.u"}, began=True)
     with pytest.raises(InvalidError, match="another query"):
-        bind(str(tmp_path), {"target": "db.u"}, began=True)
+        bind(Checkpoint(str(tmp_path)), {"target": "db.u"}, began=True)
