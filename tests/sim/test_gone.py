@@ -3,7 +3,7 @@ died while their snapshot expired. It costs nothing that lives, and maintenance 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -24,14 +24,17 @@ from tests.sim.tables import (
     table_schema,
 )
 
+from bucketlake.catalog import Catalog
 from bucketlake.errors import BucketlakeError, ConflictError, NotFoundError
 from bucketlake.ops.clean.expire import ExpireConfig, Limits, expire_snapshots
 from bucketlake.ops.clean.orphans import remove_orphans
 from bucketlake.ops.commit.alter import Alter
+from bucketlake.ops.commit.replacement import draft_replacement
 from bucketlake.ops.refs.branches import create_branch, delete_branch
 from bucketlake.ops.refs.tags import create_tag, delete_tag
 from bucketlake.ops.table.store import Store, clear_cache
 from bucketlake.schema.change import AddColumn, DropColumn, SetOption
+from bucketlake.schema.schema import TableSchema
 from bucketlake.table import Table
 from bucketlake.types.model import BIGINT
 
@@ -293,3 +296,57 @@ def test_an_old_handle_does_nothing_to_what_lies_in_its_tables_place(kind: str, 
             action(old)
             pytest.fail(f"{name} was done")
         assert storage.files == before, name
+
+
+def before_each_call(
+    kind: str, change: Callable[[Catalog], Any], other: Callable[[Catalog], Any]
+) -> Iterator[tuple[str, MapStorage, bool]]:
+    """A change, with another one before each of its calls: where, what is left, whether the first succeeded."""
+    counted = FaultStorage(interrupted.copied(kind))
+    change(interrupted.through(counted))
+    for at, call in enumerate(counted.calls):
+        storage = interrupted.copied(kind)
+
+        def plan(k: int, operation: str, path: str, at: int = at, storage: MapStorage = storage) -> None:
+            if k == at:
+                with suppress(BucketlakeError):
+                    other(interrupted.through(storage))
+                clear_cache()
+
+        try:
+            change(interrupted.through(FaultStorage(storage, plan)))
+            done = True
+        except BucketlakeError:
+            done = False
+        yield f"at call {at}: {call}", storage, done
+
+
+def test_an_alter_beside_a_drop_leaves_no_table() -> None:
+    def widen(catalog: Catalog) -> None:
+        catalog.table("t").alter(AddColumn("w", BIGINT))
+
+    for where, storage, done in before_each_call("append", lambda catalog: catalog.drop_table("t"), widen):
+        assert done, where
+        assert not interrupted.through(storage).table_exists("t"), where
+        interrupted.through(storage).create_table("t", OTHER)
+
+
+def replace_table(catalog: Catalog) -> None:
+    table = catalog.table("t")
+    schema = table.schema
+    made = TableSchema.create(schema.fields, schema.partition_keys, schema.primary_keys, schema.options)
+    replacement = draft_replacement(table.store, made, "t")
+    replacement.switch()
+    replacement.finish()
+
+
+@pytest.mark.parametrize(("kind", "back"), [("append", 1), ("keyed", "v2")])
+def test_a_rollback_beside_a_replacement_brings_no_rows_under_other_columns(kind: str, back: int | str) -> None:
+    refused = 0
+    for where, storage, done in before_each_call(kind, lambda c: c.table("t").rollback_to(back), replace_table):
+        assert interrupted.seen(interrupted.through(storage).table("t")) == [], where
+        refused += not done
+    assert refused > 5
+    for where, storage, done in before_each_call(kind, replace_table, lambda c: c.table("t").rollback_to(back)):
+        rows = interrupted.seen(interrupted.through(storage).table("t"))
+        assert rows == [] if done else all(key is not None for key, _, _ in rows), where

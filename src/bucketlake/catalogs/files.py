@@ -195,7 +195,7 @@ def remove_table(env: Env, path: str) -> None:
     while some := list(islice(others, DELETED_AT_ONCE)):
         within.delete_all(some)
     _remove_rows(within, paths)
-    within.delete_all([info.path for info in within.list(paths.schema_dir) if not info.is_dir])
+    _remove_schemas(within, paths)
     for left in reversed(range(ATTEMPTS)):
         if has_schema(env, path):
             return
@@ -207,6 +207,16 @@ def remove_table(env: Env, path: str) -> None:
         else:
             if not old_snapshots(env, paths):
                 return
+
+
+def _remove_schemas(within: Storage, paths: TablePaths) -> None:
+    """Remove the schemas. One of an ALTER that was under way may come when they were listed: a table that is made anew
+    has a first one, too."""
+    for attempt in range(ATTEMPTS):
+        found = [info.path for info in within.list(paths.schema_dir) if not info.is_dir]
+        if not found or (attempt and paths.schema(0) in found):
+            return
+        within.delete_all(found)
 
 
 def _remove_rows(within: Storage, paths: TablePaths) -> None:

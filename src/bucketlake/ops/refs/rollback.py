@@ -115,7 +115,7 @@ def rollback(store: Store, target: Snapshot, tag: str | None = None) -> None:
     with guarded(store, f"{GUARD}{target.id}-", target), begun:
         if not store.has_snapshot(target.id):
             _restore(store, target)
-        take_after(store, target)
+        take_after(store, target, lambda: _refuse_other_meaning(store, target))
         write_hint(store, store.paths.latest_hint, target.id)
         _drop_changelogs(store, target.id)
         drop_tags_after(store, target.id)
@@ -244,8 +244,9 @@ def _restore_expired(store: Store, target: Snapshot) -> None:
     _restore(store, target)
 
 
-def take_after(store: Store, target: Snapshot | None) -> None:
-    """Take the names of all snapshots after one (None: of all) away, oldest first, the newest last.
+def take_after(store: Store, target: Snapshot | None, check: Callable[[], None] = lambda: None) -> None:
+    """Take the names of all snapshots after one (None: of all) away, oldest first, the newest last. `check`: raises
+    where the newest must not go.
 
     The newest may stand above a gap, put by a writer that slept through another rollback: then commits come below it,
     too, on snapshots that are still to go.
@@ -263,12 +264,30 @@ def take_after(store: Store, target: Snapshot | None) -> None:
         if not others:
             if target is not None and not store.has_snapshot(target.id):
                 _restore_expired(store, target)  # meanwhile; its files are tagged
-            store.env.storage.delete(store.paths.snapshot(newest))
+            _take_newest(store, target, newest, check)
             floor, others = newest, [number for number in store.snapshot_ids() if number > newest]
             if others and store.has_snapshot(newest):
                 return  # new commits have come that far: they stand on the target
         going = [newest, *others] if store.has_snapshot(newest) else others
     raise ConflictError("writers commit faster than the rollback", table=store.paths.root, remedy="stop them, or again")
+
+
+def _take_newest(store: Store, target: Snapshot | None, newest: int, check: Callable[[], None]) -> None:
+    """Take the newest snapshot's name away; it gets it back where an ALTER or REPLACE TABLE beside shows only then, and
+    nothing has come behind the target."""
+    path, floor = store.paths.snapshot(newest), 0 if target is None else target.id
+    check()
+    try:
+        data = store.env.storage.read(path)
+    except NotFoundError:
+        return
+    store.env.storage.delete(path)
+    try:
+        check()
+    except InvalidError:
+        if max(store.snapshot_ids(), default=0) <= floor:
+            store.env.storage.put_if_absent(path, data)
+        raise
 
 
 def drop_tags_after(store: Store, snapshot_id: int) -> None:
