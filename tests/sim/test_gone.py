@@ -350,3 +350,26 @@ def test_a_rollback_beside_a_replacement_brings_no_rows_under_other_columns(kind
     for where, storage, done in before_each_call(kind, replace_table, lambda c: c.table("t").rollback_to(back)):
         rows = interrupted.seen(interrupted.through(storage).table("t"))
         assert rows == [] if done else all(key is not None for key, _, _ in rows), where
+
+
+def test_a_commit_beside_a_rollback_says_what_became_of_it() -> None:
+    counted, said = FaultStorage(interrupted.copied("append")), set[str]()
+    interrupted.through(counted).table("t").write_arrow(interrupted.rows_of([7], 7))
+    for at in range(len(counted.calls)):
+        storage = interrupted.copied("append")
+
+        def plan(k: int, operation: str, path: str, at: int = at, storage: MapStorage = storage) -> None:
+            if k == at:
+                interrupted.through(storage).table("t").rollback_to(1)
+                clear_cache()
+
+        try:
+            interrupted.through(FaultStorage(storage, plan)).table("t").write_arrow(interrupted.rows_of([7], 7))
+        except BucketlakeError as error:
+            assert (7, 7, 1) not in interrupted.seen(interrupted.through(storage).table("t")), at
+            said.add(error.what)
+    gone = "a rollback or an expiry took away the snapshot that the commit stands on"
+    assert said == {
+        f"{gone}, and what was published on it is taken back",
+        f"{gone}: whether the table holds what was published cannot be told",
+    }

@@ -40,6 +40,8 @@ from bucketlake.ops.table.publishing import is_managed, publish
 from bucketlake.ops.table.retry import has_moved
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
 
+_BASE_GONE = "a rollback or an expiry took away the snapshot that the commit stands on"
+
 __all__ = ["Publisher", "Request", "is_commit"]
 
 
@@ -217,7 +219,8 @@ class Publisher:
                 return
             if found is Standing.STRAY:
                 remove_stray(self._store, snapshot)
-            break
+                raise _unknown(snapshot, name, f"{_BASE_GONE}, and what was published on it is taken back")
+            raise _unknown(snapshot, name, f"{_BASE_GONE}: whether the table holds what was published cannot be told")
         raise _unknown(snapshot, name)
 
     def _stay_in_table(self, snapshot: Snapshot, name: CommitName) -> None:
@@ -280,9 +283,11 @@ def is_commit(snapshot: Snapshot, name: CommitName) -> bool:
     )
 
 
-def _unknown(snapshot: Snapshot, name: CommitName) -> CommitUnknownError:
+def _unknown(
+    snapshot: Snapshot, name: CommitName, what: str = "the storage did not say whether the snapshot was published"
+) -> CommitUnknownError:
     return CommitUnknownError(
-        "the storage did not say whether the snapshot was published",
+        what,
         commit=replace(name, snapshot=snapshot.id),
         uuid=snapshot.uuid,
         remedy="look for a snapshot with this uuid before committing again; no file was removed",
