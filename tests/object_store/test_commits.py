@@ -21,6 +21,7 @@ from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, KILL_AFTER, FaultStorage,
 
 import bucketlake
 from bucketlake.catalog import Catalog
+from bucketlake.env import object_store
 from bucketlake.env.env import Env
 from bucketlake.errors import CommitUnknownError, StorageError
 from bucketlake.ops.scan.scan import live_entries
@@ -237,3 +238,21 @@ def test_the_store_is_probed_once(catalog: Catalog, s3: S3) -> None:
     other.table("t").write_arrow(data([2], 1))
     assert [(condition, status) for _, condition, status in s3.puts(".probe-")] == [("*", 200), ("*", 412)]
     assert not any(".probe-" in key for key in s3.keys(catalog.warehouse))
+
+
+def test_a_probe_that_somebody_takes_away(catalog: Catalog, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who drops a table removes what lies in its folder: the store honours conditions all the same."""
+    real, taken = object_store._created, list[str]()
+
+    def created(store: Any, key: str, data: bytes) -> bool:
+        done = real(store, key, data)
+        if ".probe-" in key and not taken:
+            taken.append(key)
+            s3.client.delete_object(Bucket="lake", Key=key)
+        return done
+
+    monkeypatch.setattr(object_store, "_created", created)
+    object_store._probed.clear()
+    keyed(catalog).write_arrow(data([1], 1))
+    assert taken
+    assert rows(catalog.table("t")) == [(1, 1)]
