@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from tests.profile import seeds
 from tests.sim.storage import FaultStorage, MapStorage
+from tests.sim.test_gone import replace_table
 from tests.sim.test_interrupted import CHANGES, KINDS, copied, faults, rows_of, state, through
 
 from bucketlake.catalog import Catalog
 from bucketlake.errors import BucketlakeError, NotFoundError
-from bucketlake.schema.change import DropColumn, SetOption
+from bucketlake.schema.change import DropColumn, SetOption, UpdateColumnDefault, UpdateColumnType
 
 BOTH: dict[str, Callable[[Catalog], Any]] = {
     **CHANGES,
@@ -38,6 +39,9 @@ BOTH: dict[str, Callable[[Catalog], Any]] = {
     "branch of tag": lambda c: c.table("t").create_branch("old", "v1"),
     "fast forward": lambda c: c.table("t").fast_forward("dev"),
     "write branch": lambda c: c.table("t").with_options(branch="dev").write_arrow(rows_of([6], 6)),
+    "retype": lambda c: c.table("t").alter(UpdateColumnType("v", "DOUBLE")),
+    "default": lambda c: c.table("t").alter(UpdateColumnDefault("v", "5")),
+    "replace table": replace_table,
     "repair": lambda c: c.table("t").repair(c.table("t").fsck(), dry_run=False),
     "drop": lambda c: c.drop_table("t"),
 }
@@ -110,7 +114,9 @@ def test_what_comes_out_is_what_one_after_the_other_makes(seed: int) -> None:
             for name, rows in (now or {}).items():  # of what was renamed while it was replaced both are left
                 assert rows in [(one or {}).get(name) for one in known], f"{said}\n{name} {rows}\nknown {known}"
             if now is not None:
-                assert not faults(storage), said
+                # A rollback that is refused only where it has begun leaves what it was to go back to.
+                left = [one for one in faults(storage) if ended or "snapshot-zombie" not in one]
+                assert not left, f"{said}: {left}"
             else:  # nothing that a table of its name would take for its own
                 left = [one for one in storage.files if "/schema/" in one or "/snapshot/snapshot-" in one]
                 assert not left, f"{said} {left}"

@@ -43,6 +43,7 @@ SEEN = {**VECTORS, "deletion-vectors.merge-on-read": "true"}
 ANOTHER_ORDER = {"pk-clustering-override": "true", "clustering.columns": "b,a", "target-file-size": "4 kb"}
 INDEXED = {"pk-btree.index.columns": "a", "pk-bitmap.index.columns": "b", "num-sorted-run.compaction-trigger": "2"}
 SUMS = {"merge-engine": "aggregation", "fields.a.aggregate-function": "sum", "fields.b.aggregate-function": "max"}
+BY_LEVEL = {"file.format.per.level": "0:avro,5:parquet", "num-sorted-run.compaction-trigger": "2"}
 PENDING = {"postpone.batch-write-fixed-bucket": "false", "postpone.merge-on-read": "true"}
 
 
@@ -64,13 +65,14 @@ class Kind:
 
 
 LONG = {"changelog.num-retained.max": "30", "changelog.num-retained.min": "3", "changelog.time-retained": "30 d"}
+LOOKUP = {**LONG, "changelog-producer": "lookup"}
 TOLD = {**LONG, "streaming-read-overwrite": "true"}
 
 KINDS = (
     Kind("fixed", 2, options=TOLD, told="at once"),
     Kind("fixed, vectors", 2, options=SEEN),
     Kind("fixed, vectors seen late", 1, options=VECTORS, late=True),
-    Kind("fixed, lookup", 2, options={"changelog-producer": "lookup", **LONG}, told="late"),
+    Kind("fixed, lookup", 2, options=LOOKUP, told="late"),
     Kind("fixed, full-compaction", 1, options={"changelog-producer": "full-compaction", **LONG}, told="late"),
     Kind("fixed, partial-update", 2, options={"merge-engine": "partial-update"}),
     Kind("fixed, aggregation", 2, options=SUMS),
@@ -87,6 +89,16 @@ KINDS = (
     Kind("fixed, clustered", 2, options={**SEEN, **ANOTHER_ORDER}),
     Kind("dynamic, clustered", -1, options={**SEEN, **ANOTHER_ORDER}),
     Kind("fixed, indexed", 2, options={**VECTORS, **INDEXED}, late=True),
+    Kind("fixed, first-row, lookup", 2, options={"merge-engine": "first-row", **LOOKUP}, late=True, told="late"),
+    Kind("fixed, partial-update, lookup", 2, options={"merge-engine": "partial-update", **LOOKUP}, told="late"),
+    Kind("fixed, aggregation, lookup", 2, options={**SUMS, **LOOKUP}, told="late"),
+    Kind("fixed, aggregation, vectors", 2, options={**SUMS, **SEEN}),
+    Kind("fixed, lookup, vectors", 2, options={**LOOKUP, **SEEN}, told="late"),
+    Kind("fixed, formats by level", 2, options=BY_LEVEL),
+    Kind("dynamic, lookup", -1, options=LOOKUP, told="late"),
+    Kind("dynamic, first-row", -1, options={"merge-engine": "first-row"}, late=True),
+    Kind("across partitions, lookup", -1, ("k",), options=LOOKUP, told="late"),
+    Kind("postpone, aggregation", -2, options={**PENDING, **SUMS}),
 )
 
 
