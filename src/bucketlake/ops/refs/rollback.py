@@ -257,6 +257,7 @@ def take_after(store: Store, target: Snapshot | None, check: Callable[[], None] 
         if not going:
             return
         store.check_same()  # another table may lie there by now, whose snapshots these are
+        check()
         newest = max(going)
         for number in sorted(going)[:-1]:
             store.env.storage.delete(store.paths.snapshot(number))
