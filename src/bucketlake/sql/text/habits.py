@@ -186,3 +186,10 @@ def _of_sign(statement: str, place: int) -> str | None:
     before, after = re.search(r"\w*\Z", statement[:place]), re.match(r"[\w$-]*", statement[place:])
     name = (before[0] if before else "") + (after[0] if after else "")
     return told.format(name) if before and before[0] else None
+
+
+def told_place(text: str, place: int) -> dict[str, object]:
+    """A place of a text as an error's details."""
+    line, start = text.count("\n", 0, place) + 1, text.rfind("\n", 0, place) + 1
+    near = text[place : place + 40].split("\n")[0] or "end of statement"
+    return {"line": line, "column": place - start + 1, "near": near}

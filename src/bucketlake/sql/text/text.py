@@ -84,7 +84,7 @@ def _tokens(text: str) -> tuple[Token, ...]:
         at, remedy = closed.end() if closed else 0, "close the literal or comment"
         if at == len(text) and (bytes_ := _NO_BYTES.search(text)):
             at, remedy = bytes_.start(), "write bytes as X'1F'"
-        raise InvalidError("SQL text cannot be read", **_told_place(text, at), remedy=remedy) from error
+        raise InvalidError("SQL text cannot be read", **habits.told_place(text, at), remedy=remedy) from error
     tokens: list[Token] = []
     for token in raw:
         start, end = token.start, token.end + 1
@@ -593,11 +593,4 @@ class Cursor:
         place = token.start if token is not None else len(self.text)
         remedy = remedy or habits.remedy(self.text, place) or "correct the statement"
         head = f"[{condition}] " if condition else ""
-        raise InvalidError(f"{head}SQL: {what}", **_told_place(self.text, place), remedy=remedy)
-
-
-def _told_place(text: str, place: int) -> dict[str, object]:
-    """A place of a text as an error's details."""
-    line, start = text.count("\n", 0, place) + 1, text.rfind("\n", 0, place) + 1
-    near = text[place : place + 40].split("\n")[0] or "end of statement"
-    return {"line": line, "column": place - start + 1, "near": near}
+        raise InvalidError(f"{head}SQL: {what}", **habits.told_place(self.text, place), remedy=remedy)
