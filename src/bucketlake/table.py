@@ -5,7 +5,7 @@ Spec: docs/spec/catalog.md, docs/spec/reading.md, docs/spec/writing.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -381,7 +381,16 @@ class Table(Upkeep, Streams, Frames):
             delete = column_updates.delete_evolving if table.schema.data_evolution else append_rows.delete_rows
             return expiring.after_change(store, delete(store, predicate))
         row_changes.refuse_delete(table.schema)
-        return table._change(lambda: table.to_batches(predicate), "DELETE", incoming.DELETE)
+        return table._change(lambda: table._rows_now(predicate), "DELETE", incoming.DELETE)
+
+    def _rows_now(self, predicate: Predicate | None) -> Iterator[pa.RecordBatch]:
+        """The matching rows as of now; what protects them goes with the last."""
+        scan = self._now(lambda: self.scan(predicate).planned())
+        try:
+            yield from scan.scan_batches()
+        finally:
+            if scan.plan is not None:
+                read_tags.release(scan.table.store, scan.plan)
 
     def _change(self, read: Callable[[], Iterable[pa.RecordBatch]], operation: str, kind: int) -> Snapshot | None:
         """Write and commit new versions of rows; again where others changed them meanwhile."""
@@ -414,7 +423,7 @@ class Table(Upkeep, Streams, Frames):
         moving = sorted(set(assignments) & set(table.schema.partition_keys))
         if moving:
             raise UnsupportedError("rows that move to another partition", columns=moving, remedy="use lake.update")
-        return table._change(lambda: map(assign, table.to_batches(predicate)), "UPDATE", incoming.UPDATE_AFTER)
+        return table._change(lambda: map(assign, table._rows_now(predicate)), "UPDATE", incoming.UPDATE_AFTER)
 
     def compacted(self, snapshot: Snapshot | None, messages: Sequence[CommitMessage]) -> Snapshot | None:
         """Compact and expire what is due after a write was committed as `snapshot`; the newest of both snapshots."""

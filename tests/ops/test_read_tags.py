@@ -103,4 +103,5 @@ def test_queries_leave_no_tag(classic: Lake) -> None:
     assert classic.sql("SELECT count(*), max(b) FROM t WHERE a > 1").collect() == [(1, "v2")]
     classic.sql("UPDATE t SET b = 'v3' WHERE a = 2")
     classic.sql("MERGE INTO t USING (SELECT 1 AS a) s ON t.a = s.a WHEN MATCHED THEN DELETE")
+    classic.sql("DELETE FROM t WHERE a = 2")
     assert classic.sql("SELECT tag_name FROM `t$tags`").count() == 0
