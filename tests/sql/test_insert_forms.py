@@ -4,26 +4,13 @@ One session, small tables; a case is a statement and what the table holds then."
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
+from tests.sql.sessions import session
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.spark.session import Lake
 
 pytestmark = pytest.mark.spark
-
-
-@contextmanager
-def session(lake: Lake, settings: dict[str, str]) -> Iterator[None]:
-    for key, value in settings.items():
-        lake.spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key in settings:
-            lake.spark.conf.unset(key)
 
 
 def rows(lake: Lake, text: str) -> list[tuple[object, ...]]:

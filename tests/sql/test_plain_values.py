@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
+from tests.sql.sessions import session
 
 from bucketlake.spark.session import Lake
 
@@ -75,17 +74,6 @@ SETTINGS = [
     {"spark.sql.ansi.doubleQuotedIdentifiers": "true"},
     {"spark.sql.session.timeZone": "America/Los_Angeles"},
 ]
-
-
-@contextmanager
-def session(lake: Lake, settings: dict[str, str]) -> Iterator[None]:
-    for key, value in settings.items():
-        lake.spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key in settings:
-            lake.spark.conf.unset(key)
 
 
 def told(lake: Lake, text: str, table: str) -> str:
