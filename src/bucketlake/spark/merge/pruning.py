@@ -174,7 +174,7 @@ def _ranges(values: pa.Array) -> Iterator[tuple[pa.Scalar, pa.Scalar]]:
 
 def _held_by(field: DataField, values: pa.ChunkedArray) -> pa.ChunkedArray:
     """The values that a column can hold: integers of the source may be wider, and equal none of the column's then."""
-    return as_column(field.type, values).drop_null() if field.type.root in _INTEGERS else values
+    return as_column(field.type, values).drop_null()
 
 
 def _alike(field: DataField, kind: T.DataType) -> bool:

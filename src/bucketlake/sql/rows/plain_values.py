@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bucketlake.schema.schema import TableSchema
     from bucketlake.types.model import DataField, DataType
 
-MOST_VALUES = 10_000
+MOST_TOKENS = 30_000  # of a statement: Python looks at each
 _INT, _LONG = 2**31 - 1, 2**63 - 1
 _LIMITS = {Root.TINYINT: 2**7, Root.SMALLINT: 2**15, Root.INT: 2**31, Root.BIGINT: 2**63}
 _DIGITS = 15  # of each side of a decimal's point: what Spark makes of a column of such is no longer than 38, and exact
@@ -53,7 +53,7 @@ Value = int | Decimal | str | bool | dt.date | None
 def rows_of(tokens: Sequence[Token], text: str, listed: Sequence[str], schema: TableSchema) -> pa.Table | None:
     """The rows of `VALUES (literal, …), …`, as `conform` makes them, for these columns of the table in order; None
     where Spark has to read them. `tokens`: all of the statement, which is `text`."""
-    if not tokens or not tokens[0].is_word("VALUES") or len(tokens) > 3 * MOST_VALUES or _ODD.search(text):
+    if not tokens or not tokens[0].is_word("VALUES") or len(tokens) > MOST_TOKENS or _ODD.search(text):
         return None
     found = _rows(tokens, text)
     if found is None or any(len(row) != len(listed) for row in found):

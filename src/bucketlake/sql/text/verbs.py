@@ -22,8 +22,8 @@ def change_in(tokens: Sequence[Token], at: int) -> int | None:
         following = tokens[place + 1] if place + 1 < len(tokens) else None
         if token.is_word("INSERT") and following is not None and any(map(following.is_word, ("INTO", "OVERWRITE"))):
             return place
-        if led and tokens[place - 1].value == ")" and not token.is_word("AS"):  # behind the last of its names
-            led = False
-            if token.value.upper() in ("DELETE", "UPDATE", "MERGE"):
-                return place
+        word = token.value.upper()
+        if led and word in ("DELETE", "UPDATE", "MERGE") and tokens[place - 1].value == ")":  # behind its last name
+            return place
+        led = led and word not in ("SELECT", "FROM", "VALUES", "TABLE")
     return None
