@@ -18,7 +18,7 @@ from bucketlake.errors import InvalidError
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
 from bucketlake.format.row.order import Rank
-from bucketlake.ops.commit.chain import NothingLeftError
+from bucketlake.ops.commit.chain import EXPIRY, NothingLeftError
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.progress import Meter
@@ -134,7 +134,7 @@ def _drop(store: Store, wanted: Sequence[bytes], holds: Callable[[View], bool], 
         indexes = [replace(e, kind=FileKind.DELETE) for e in view.indexes if e.partition in chosen]
         return Changes(tuple(deletion(entry) for entry in files), (), tuple(indexes))
 
-    user = f"expire-partitions-{store.env.clock.new_uuid()}"
+    user = EXPIRY + store.env.clock.new_uuid()
     name = CommitName(0, user, BATCH_COMMIT_IDENTIFIER, CommitKind.OVERWRITE)
     with suppress(NothingLeftError):
         Publisher(store).publish(Request(name, plan))

@@ -19,6 +19,7 @@ from bucketlake.errors import InvalidError
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
 from bucketlake.ops.clean.chain_partitions import expire_chain
+from bucketlake.ops.commit.chain import EXPIRY
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.progress import Meter, OnProgress
@@ -147,7 +148,7 @@ def _drop(store: Store, wanted: frozenset[bytes], oldest: int, meter: Meter) -> 
         files = [e for e in view.entries(None) if e.partition in dropped]
         return Changes(tuple(deletion(e) for e in files), (), tuple(indexes))
 
-    user = f"expire-partitions-{store.env.clock.new_uuid()}"
+    user = EXPIRY + store.env.clock.new_uuid()
     name = CommitName(0, user, BATCH_COMMIT_IDENTIFIER, CommitKind.OVERWRITE)
     with suppress(_NothingLeftError):
         Publisher(store).publish(Request(name, plan))

@@ -16,7 +16,7 @@ from dataclasses import replace
 from bucketlake.errors import BucketlakeError, CommitError, InvalidError, NotFoundError
 from bucketlake.format.metadata.manifest import FileKind
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
-from bucketlake.ops.scan.chain import Chain, by_group, opened, places, told_chain
+from bucketlake.ops.scan.chain import Chain, Place, by_group, opened, places, told_chain
 from bucketlake.ops.scan.scan import delta_entries, live_entries
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import Changes
@@ -27,6 +27,9 @@ from bucketlake.values import dataclass
 
 Plan = Callable[[View], Changes]
 Partitions = frozenset[bytes]
+
+
+EXPIRY = "expire-partitions-"  # how names of those begin who commit an expiry of partitions
 
 
 class NothingLeftError(Exception):
@@ -111,7 +114,10 @@ class Guard:
         for partition, place in places(self.store, gone).items():
             anchors = [chain for chain, _ in staying.get(place.group, [])]
             replaced = not anchors and anew.issuperset(one for _, one in following.get(place.group, []))
-            if replaced or any(chain < place.chain for chain in anchors):
+            before = max((chain for chain in anchors if chain < place.chain), default=None)
+            if before is not None:
+                self._refuse_gap(partition, Place(place.group, before), place)
+            if replaced or before is not None:
                 continue
             end = min((chain for chain in anchors if chain > place.chain), default=None)
             behind = [chain for chain, _ in following.get(place.group, []) if chain > place.chain]
@@ -123,6 +129,27 @@ class Guard:
                     reason="deltas behind it are read on top of it, and no snapshot partition is before it",
                     remedy="write an earlier snapshot partition first, or one behind those deltas, or drop them",
                 )
+
+    def _refuse_gap(self, partition: bytes, anchor: Place, place: Place) -> None:
+        """InvalidError where what follows a partition that goes would build on an older one instead, and an expiry that
+        has still to drop that one has dropped deltas between the two: its first commit is there, its second is not."""
+        deltas = self.store if self.is_delta else _other(self.store, self.chain.delta)
+        gone = _expired(deltas) if deltas is not None else frozenset()
+        between = places(self.store, gone).values()
+        if any(one.group == place.group and anchor.chain < one.chain < place.chain for one in between):
+            raise InvalidError(
+                "Snapshot partition cannot be dropped.",
+                table=self.store.paths.root,
+                partition=self.store.paths.partition_texts(partition),
+                reason="an expiry that builds on it is half done: it has dropped deltas, not what they built on",
+                remedy="CALL sys.expire_partitions, which ends it, then try again",
+            )
+
+
+def _expired(deltas: Store) -> frozenset[bytes]:
+    """The partitions that expiries dropped from the delta branch, of the snapshots that are left."""
+    found = [one for one in deltas.snapshots(newest_first=True) if one.commit_user.startswith(EXPIRY)]
+    return frozenset(entry.partition for one in found for entry in delta_entries(deltas, one))
 
 
 def _other(store: Store, name: str) -> Store | None:
