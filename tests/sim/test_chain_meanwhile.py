@@ -83,9 +83,13 @@ def test_what_comes_out_is_what_one_after_the_other_makes(seed: int) -> None:
     check(f"seed {seed}", first, second, lambda calls: chance.sample(range(calls), min(POINTS, calls)))
 
 
-@pytest.mark.parametrize(("first", "second"), [("expire", "overwrite"), ("overwrite", "expire"), ("expire", "drop 60")])
-def test_an_expiry_beside_what_takes_away_what_it_builds_on(first: str, second: str) -> None:
-    check("expiry", first, second, lambda calls: range(1, calls, 4))
+PAIRS = [("expire", "overwrite"), ("overwrite", "expire"), ("expire", "drop 60"), ("compact", "drop delta")]
+
+
+@pytest.mark.parametrize(("first", "second"), PAIRS)
+def test_changes_of_both_branches_beside_one_another(first: str, second: str) -> None:
+    """What takes away the partition that an expiry builds on, and deltas that were just compacted."""
+    check("both", first, second, lambda calls: range(1, calls, 4))
 
 
 def check(name: str, first: str, second: str, points: Callable[[int], Sequence[int]]) -> None:

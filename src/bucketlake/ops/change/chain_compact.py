@@ -8,20 +8,26 @@ Spec: docs/spec/chain_table.md#compaction
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from bucketlake.errors import ConflictError, InvalidError
-from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketlake.ops.change.row_conflicts import EMPTY, check_of
+from bucketlake.ops.commit.chain import NothingLeftError, dropping
 from bucketlake.ops.commit.commit import Commit, CommitProperties
+from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.outcome import Attempt, Attempts
+from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.compact.running import Runner, Task, all_of, here
 from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.scan.chain import chain_of, links, opened, plan_chain
 from bucketlake.ops.scan.fallback import beside, partitions_of
 from bucketlake.ops.scan.partition_choice import by_specs
-from bucketlake.ops.scan.scan import EntryFilter, Plan, Scan, live_entries
+from bucketlake.ops.scan.scan import EntryFilter, Plan, Scan, delta_entries, live_entries
 from bucketlake.ops.scan.select import select_snapshot
+from bucketlake.ops.scan.view import View
+from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.entries import entry_key
 from bucketlake.ops.table.made import discard
 from bucketlake.ops.table.messages import CommitMessage, Split, WriteTask
@@ -80,6 +86,14 @@ class ChainRows:
                 remedy="compact it again",
             )
 
+    def overwritten(self, messages: Sequence[CommitMessage]) -> bool:
+        """Whether an overwrite came to deltas of the partitions that were written, since they were looked at. It drops
+        whole partitions that hide its own, but does not see one that is committed a moment later."""
+        written = {message.partition for message in messages}
+        since = self.deltas.snapshots_after(self.seen.id if self.seen else 0)
+        changes = (one for one in since if one.commit_kind is CommitKind.OVERWRITE)
+        return any(entry.partition in written for one in changes for entry in delta_entries(self.deltas, one))
+
 
 Done = tuple[Store, Snapshot | None, list[CommitMessage]]
 """The snapshot branch, what was committed to it, and of which messages."""
@@ -87,12 +101,13 @@ Done = tuple[Store, Snapshot | None, list[CommitMessage]]
 
 def compact_chain(store: Store, partition: Mapping[str, str], overwrite: bool, run: Runner = here) -> Done | None:
     """Write partitions of the delta branch, merged, into the snapshot branch, as one commit; again where others changed
-    either branch meanwhile, a bounded number of times. None where there was nothing to write.
+    either branch meanwhile, a bounded number of times. None where there was nothing to write. What an overwrite of the
+    deltas did not see is taken back, and made anew.
 
     Errors: as `chain_rows`; ConflictError.
     """
 
-    def once(attempt: Attempt) -> Done | None:
+    def once(attempt: Attempt) -> tuple[ChainRows, Done] | None:
         rows = chain_rows(store, partition, overwrite)
         if rows is None:
             return None
@@ -110,14 +125,34 @@ def compact_chain(store: Store, partition: Mapping[str, str], overwrite: bool, r
             done = commit.overwrite(
                 messages, rows.partition, dynamic=rows.dynamic, notes=notes, outcome=attempt.outcome
             )
-        return place, done, messages
+        return rows, (place, done, messages)
 
-    return Attempts(store, lambda messages: _discard(store, messages)).run(once)
+    while (found := Attempts(store, lambda messages: _discard(store, messages)).run(once)) is not None:
+        rows, done = found
+        if not rows.overwritten(done[2]):
+            return done
+        _take_back(done[0], done[2])
+    return None
 
 
 def _write(store: Store, unit: ChainUnit) -> list[CommitMessage]:
     batches = (batch for place, split in unit.splits for batch in read_split(place, split))
     return write_batches(store, batches, unit.task)
+
+
+def _take_back(store: Store, messages: Sequence[CommitMessage]) -> None:
+    """Drop what was committed, as far as it is still there."""
+    written = {file.file_name for message in messages for file in message.new_files}
+    partitions = frozenset(message.partition for message in messages)
+
+    def plan(view: View) -> Changes:
+        found = view.entries(partitions)
+        ours = frozenset(entry.partition for entry in found if entry.file.file_name in written)
+        return dropping(ours, view)
+
+    name = CommitName(0, new_commit_user(store), BATCH_COMMIT_IDENTIFIER, CommitKind.OVERWRITE)
+    with suppress(NothingLeftError):
+        Publisher(store).publish(Request(name, plan, operation="TRUNCATE"))
 
 
 def _discard(store: Store, messages: Sequence[CommitMessage]) -> None:

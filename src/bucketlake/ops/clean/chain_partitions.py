@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
 
 from bucketlake.errors import InvalidError
-from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
+from bucketlake.format.metadata.manifest import ManifestEntry
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
 from bucketlake.format.row.order import Rank
-from bucketlake.ops.commit.chain import EXPIRY, NothingLeftError
+from bucketlake.ops.commit.chain import EXPIRY, NothingLeftError, dropping
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.progress import Meter
@@ -28,7 +27,6 @@ from bucketlake.ops.scan.scan import Scan
 from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import Changes
-from bucketlake.ops.table.entries import deletion
 from bucketlake.ops.table.partition_times import partition_time
 from bucketlake.ops.table.store import Store
 from bucketlake.values import dataclass
@@ -129,10 +127,7 @@ def _drop(store: Store, wanted: Sequence[bytes], holds: Callable[[View], bool], 
     def plan(view: View) -> Changes:
         nonlocal files
         files = view.entries(chosen) if holds(view) else ()
-        if not files:
-            raise NothingLeftError
-        indexes = [replace(e, kind=FileKind.DELETE) for e in view.indexes if e.partition in chosen]
-        return Changes(tuple(deletion(entry) for entry in files), (), tuple(indexes))
+        return dropping(chosen if files else frozenset(), view)
 
     user = EXPIRY + store.env.clock.new_uuid()
     name = CommitName(0, user, BATCH_COMMIT_IDENTIFIER, CommitKind.OVERWRITE)

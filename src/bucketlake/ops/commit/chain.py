@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from bucketlake.errors import BucketlakeError, CommitError, InvalidError, NotFoundError
 from bucketlake.format.metadata.manifest import FileKind
@@ -89,7 +90,9 @@ class Guard:
             return
         try:
             with suppress(NothingLeftError):
-                publish(whole, _dropping(touched), frozenset(e.partition for e in changed if e.kind is FileKind.ADD))
+                publish(
+                    whole, partial(dropping, touched), frozenset(e.partition for e in changed if e.kind is FileKind.ADD)
+                )
         except BucketlakeError as error:
             raise CommitError(
                 "deltas were overwritten, and partitions of the snapshot branch that hide them are still there",
@@ -173,14 +176,10 @@ def _left(view: View, changes: Changes) -> frozenset[bytes]:
     return frozenset(e.partition for e in (*stay, *(one for one in changes.table if one.kind is FileKind.ADD)))
 
 
-def _dropping(wanted: frozenset[bytes]) -> Plan:
-    """The plan of a commit that drops those of the partitions that are there."""
-
-    def plan(view: View) -> Changes:
-        found = view.entries(wanted)
-        if not found:
-            raise NothingLeftError
-        gone = [replace(e, kind=FileKind.DELETE) for e in view.indexes if e.partition in wanted]
-        return Changes(tuple(deletion(entry) for entry in found), (), tuple(gone))
-
-    return plan
+def dropping(wanted: Partitions, view: View) -> Changes:
+    """What drops those of the partitions that are there; NothingLeftError where none is."""
+    found = view.entries(wanted) if wanted else ()
+    if not found:
+        raise NothingLeftError
+    gone = [replace(e, kind=FileKind.DELETE) for e in view.indexes if e.partition in wanted]
+    return Changes(tuple(deletion(entry) for entry in found), (), tuple(gone))
