@@ -86,6 +86,21 @@ def test_whole_numbers_near_and_far(tmp_path: Path, root: Root, asked: slice) ->
     assert root is Root.DATE or found(table, among, ["n"]) == [(at, numbers[at]) for at, _ in expected]
 
 
+@pytest.mark.parametrize(
+    "asked", [[-(1 << 62), 3, 5, 1999, 1 << 62], [-(1 << 62), 1 << 62], [-5, 7, 1 << 62], [-9, 2000, 1 << 40]]
+)
+def test_few_of_far_numbers_are_near_what_a_file_holds(tmp_path: Path, asked: list[object]) -> None:
+    catalog = bucketlake.open(str(tmp_path))
+    catalog.create_database("d")
+    numbers = [None if number % 100 == 42 else number for number in range(2000)]
+    rows = pa.table({"n": pa.array(numbers, pa.int64()), "v": [f"v{number}" for number in range(2000)]})
+    table = catalog.create_table("d.t", rows.schema)
+    table.write_arrow(rows)
+    table.write_arrow(pa.table({"n": pa.array([None, None], pa.int64()), "v": ["x", "y"]}))
+    kept = [number for number in asked if number in numbers]
+    assert found(catalog.table("d.t"), values(table, n=asked), ["v"]) == sorted((n, f"v{n}") for n in kept)
+
+
 def test_files_of_older_schemas(tmp_path: Path) -> None:
     table = made(tmp_path)
     catalog = bucketlake.open(str(tmp_path))

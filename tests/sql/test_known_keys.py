@@ -14,6 +14,7 @@ from tests.profile import SOAK, first, later
 from tests.sql.merges import KINDS
 
 from bucketlake.errors import CorruptError
+from bucketlake.spark import changes
 from bucketlake.spark.read import among, reader
 from bucketlake.spark.session import Lake
 
@@ -220,6 +221,49 @@ def test_columns_that_only_the_source_is_asked_for_are_not_read(classic: Lake) -
         with pytest.raises(CorruptError):
             classic.sql(merge.format("length(t.c)"))
     assert classic.sql("SELECT a, b FROM db.t WHERE a < 4").collect() == [(0, 0), (1, 10), (2, 8), (3, 30)]
+
+
+ABOUT_KEYS = {  # and whether stored rows can be asked
+    "a % 3 = 0 AND abs(a - 30) < 20": (True, lambda a: a % 3 == 0 and abs(a - 30) < 20),
+    "pmod(hash(t.a, 7) * 0 + a, 4) = 1 OR A IN (8, 12)": (True, lambda a: a % 4 == 1 or a in (8, 12)),
+    "NOT a & 1 = 0 AND CAST(a AS STRING) LIKE '1%'": (True, lambda a: a & 1 == 1 and str(a)[0] == "1"),
+    "100 / (a - 25) > 10": (True, lambda a: 25 < a < 35),  # row 25 lives no more
+    "a < 10 AND rand() < 2": (False, lambda a: a < 10),
+    "a < 10 AND b >= 0": (False, lambda a: a < 10),
+    "a = (SELECT max(id) FROM range(8))": (False, lambda a: a == 7),
+    "own(a) = 4": (False, lambda a: a == 4),
+    "a = __paimon_bucket + 5": (False, lambda a: a == 5),
+}
+SOME = ["a % 3 = 0 AND abs(a - 30) < 20", "100 / (a - 25) > 10", "own(a) = 4"]
+
+
+@pytest.mark.parametrize("kind", later(["keyed", "keyed marked"], 1))
+@pytest.mark.parametrize("condition", list(ABOUT_KEYS) if SOAK else SOME)
+def test_what_is_about_the_key_alone_is_asked_of_stored_rows(
+    classic: Lake, monkeypatch: pytest.MonkeyPatch, kind: str, condition: str
+) -> None:
+    asked, wanted = ABOUT_KEYS[condition]
+    classic.spark.sql("CREATE OR REPLACE TEMPORARY FUNCTION own(x BIGINT) RETURNS BIGINT RETURN x")
+    stored, seen = reader.stored_rows, []
+    monkeypatch.setattr(reader, "stored_rows", lambda *given: seen.append(stored(*given)) or seen[-1])
+    _made(classic, kind)
+    for numbers in ("range(0, 40)", "range(20, 60)"):
+        _add(classic, numbers)
+    classic.sql("DELETE FROM db.t WHERE a BETWEEN 25 AND 26")
+    seen.clear()
+    classic.sql(f"DELETE FROM db.t WHERE {condition}")
+    assert [frame is not None for frame in seen] == ([True] if asked else [])
+    assert [row[0] for row in _content(classic)] == [a for a in range(60) if a not in (25, 26) and not wanted(a)]
+
+
+def test_many_stored_rows_of_few_keys_are_merged_first(classic: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes, "MOST_STORED", 5)
+    monkeypatch.setattr(among, "MOST_ROWS", 4)
+    _made(classic, "keyed")
+    for _ in range(3):
+        _add(classic, "range(0, 6)")
+    classic.sql("DELETE FROM db.t WHERE a % 2 = 0")
+    assert [row[0] for row in _content(classic)] == [1, 3, 5]
 
 
 def _holds(path: str, number: int) -> bool:

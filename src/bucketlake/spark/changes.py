@@ -10,11 +10,13 @@ Spec: docs/spec/row_changes.md
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -36,7 +38,7 @@ from bucketlake.ops.clean.expire import after_change
 from bucketlake.ops.commit.outcome import Attempt, Attempts
 from bucketlake.ops.rows.among import Among, has_one_form
 from bucketlake.ops.rows.row_ids import tracked
-from bucketlake.ops.scan.scan import Scan, plan
+from bucketlake.ops.scan.scan import Plan, Scan, plan
 from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.table.known import check_known
 from bucketlake.ops.table.messages import CommitMessage, Split
@@ -186,13 +188,18 @@ def refuse_unlike(spark: SparkSession, table: Table, base: Snapshot | None, prun
         )
 
 
+MOST_STORED = 4 * among.MOST_ROWS  # stored rows whose keys are looked up: of some keys there are several
+
+
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """How to read some columns of the rows wanted. `prune`: what is known of them; `texts`: what the condition says."""
+    """How to read some columns of the rows wanted. `prune`: what is known of them; `texts`: what the condition says;
+    `of_rows`: of these rows, where it says the same of all that have the same key."""
 
     read: Callable[[Sequence[str]], DataFrame]
     prune: Predicate
     texts: tuple[str, ...]
+    of_rows: Callable[[Sequence[str], DataFrame], DataFrame] | None = None
 
 
 def delete_rows(spark: SparkSession, table: Table, read: Read, keys: Keys) -> Snapshot | None:
@@ -224,16 +231,30 @@ def _under_keys(spark: SparkSession, table: Table, keys: Keys, base: Snapshot) -
         return None
     if not set(schema.partition_keys) <= set(names):
         return None  # a key may be in several partitions
-    if len({*names, *named_columns(schema, keys.texts)}) * 2 > len(schema.fields):
+    asked = names if keys.of_rows is not None else {*names, *named_columns(schema, keys.texts)}
+    if len(asked) * 2 > len(schema.fields):
         return None
     plan = table.planned(keys.prune, Selection(base))
     if plan.row_count <= reader.SMALL_ROWS and plan.size <= reader.SMALL_BYTES:
         return None
+    values = _keys_found(spark, table, keys, plan)
+    return None if values is None else among.of_keys(spark, table.store, plan, values, schema.field_names)
+
+
+def _keys_found(spark: SparkSession, table: Table, keys: Keys, plan: Plan) -> pa.RecordBatch | None:
+    """Keys among which those of all rows wanted are, once each; None where they are many. A condition that is about the
+    key alone is put to stored rows, so that nobody has to find out first which of them live."""
+    names = table.schema.primary_keys
+    fields = table.schema.select(names)
+    stored = None if keys.of_rows is None else reader.stored_rows(spark, table, plan, names)
+    if stored is not None and keys.of_rows is not None:
+        with suppress(PySparkException):  # perhaps of a row that lives no more
+            found = actions.to_arrow(keys.of_rows(names, stored).limit(MOST_STORED + 1))
+            if found.num_rows <= MOST_STORED:
+                values = Among.of(fields, found).values
+                return values if values.num_rows <= among.MOST_ROWS else None
     found = actions.to_arrow(keys.read(names).limit(among.MOST_ROWS + 1))
-    if found.num_rows > among.MOST_ROWS:
-        return None
-    values = Among.of(schema.select(names), found).values
-    return among.of_keys(spark, table.store, plan, values, schema.field_names)
+    return Among.of(fields, found).values if found.num_rows <= among.MOST_ROWS else None
 
 
 def update(

@@ -54,7 +54,8 @@ class ChunkedFile:
         return None if found is None else (found.mins, found.maxs)
 
     def rows(self, part: int) -> Iterator[pa.RecordBatch]:
-        """The rows of a part in file order, in batches of bounded size."""
+        """The rows of a part in file order, in batches of bounded size; of columns that `recorded.encoded` names the
+        values may be encoded."""
         with decoding(BROKEN, self.path):
             if self.source is None:
                 yield from (batch for _, batch in read_recorded(self.storage, self.recorded, self.fields))
@@ -77,7 +78,7 @@ def open_chunks(storage: Storage, recorded: Recorded, fields: Sequence[DataField
     path = recorded.path
     with decoding(BROKEN, path), storage.open_input(path) as file:
         check_length(file, recorded)
-        source = ParquetSource(file, fields, remote="://" in path)
+        source = ParquetSource(file, fields, remote="://" in path, encoded=recorded.encoded)
         counts = [source.metadata.row_group(number).num_rows for number in range(source.metadata.num_row_groups)]
         starts = np.concatenate(([0], np.cumsum(counts, dtype=np.int64))).astype(np.int64)
         if starts[-1] != rows:

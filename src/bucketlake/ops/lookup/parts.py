@@ -92,7 +92,7 @@ class AskedKeys:
             return
         _, positions = self._files.match(file, self.keys.slice(start, stop - start), self._view, start, gone)
         if len(positions):
-            yield self._files.rows(file, positions, fields, self._whole)
+            yield self._files.rows(file, positions, fields, self._whole if self._cache.capacity else None)
 
     def _span(self, found: Ranged) -> tuple[int, int]:
         start = bisect_left(range(self._view.rows), found.low, key=self._view.at)

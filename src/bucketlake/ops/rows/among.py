@@ -35,11 +35,13 @@ from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.partitions import partition_columns
 from bucketlake.ops.table.store import Store
 from bucketlake.types.arrow import whole
+from bucketlake.types.encoded import fitting, plain
 from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, arrow_schema, canonical_batch
 from bucketlake.values import dataclass
 
 Positions = npt.NDArray[np.int64]
 MOST_APART = 1 << 24  # the greatest value from the least, for a byte each of what lies between
+SPARSE = 1 << 7  # such bytes for a row at most where they are made for each batch anew
 
 
 # Types of which every value has one form: not floating point (-0.0 equals 0.0), nor what is padded, cut or rounded.
@@ -112,7 +114,7 @@ class Among:
             for part in np.flatnonzero(self._met(keys)).tolist():
                 found = [hits for hits in self._hits(keys, part, left_out) if len(hits[0])]
                 if found and others:
-                    rest = rest or stack.enter_context(_opened(store, split, file, others))
+                    rest = rest or stack.enter_context(_opened(store, split, file, others, encoded=True))
                     found = list(_beside(found, rest, part))
                 for positions, rows in found:
                     arrays = [rows.column(name) for name in schema.names]
@@ -147,8 +149,28 @@ def _is_one_of(values: pa.Array) -> Callable[[pa.Array], Mask]:
     distance from the least, a tenth of the time that a hash takes."""
     whole = pa.types.is_integer(values.type) or pa.types.is_date32(values.type)
     numbers = _wide(values) if whole and len(values) and not values.null_count else None
-    if numbers is None or int(numbers[-1]) - int(numbers[0]) > MOST_APART:
+    if numbers is None:
         return lambda column: np.asarray(pc.is_in(column, value_set=values))
+    if int(numbers[-1]) - int(numbers[0]) > MOST_APART:
+        return lambda column: _among_near(column, values, numbers)
+    return _lookup(numbers)
+
+
+def _among_near(column: pa.Array, values: pa.Array, numbers: Positions) -> Mask:
+    """Which of a column's whole numbers are among far apart ones: among those between its own least and greatest."""
+    ends = pc.min_max(_ordered(column)).as_py()
+    if ends["min"] is None:
+        return np.zeros(len(column), np.bool_)
+    low, high = np.searchsorted(numbers, ends["min"]), np.searchsorted(numbers, ends["max"], side="right")
+    if low == high:
+        return np.zeros(len(column), np.bool_)
+    if int(numbers[high - 1]) - int(numbers[low]) > min(MOST_APART, len(column) * SPARSE):
+        return np.asarray(pc.is_in(column, value_set=values.slice(low, high - low)))
+    return _lookup(numbers[low:high])(column)
+
+
+def _lookup(numbers: Positions) -> Callable[[pa.Array], Mask]:
+    """Which of some values are among these ascending whole numbers: a byte for each from the least to the greatest."""
     apart = (numbers - numbers[0]).astype(np.uint64)
     known = np.zeros(int(apart[-1]) + 2, np.bool_)  # the last one is of all that are not between them
     known[apart] = True
@@ -235,7 +257,7 @@ class _Columns:
                 for item in self.schema
             ]
             if first + batch.num_rows <= end:
-                yield first, pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+                yield first, pa.RecordBatch.from_arrays(arrays, schema=fitting(self.schema, arrays))
             first += batch.num_rows
         if first != end:
             raise CorruptError("a data file has a different number of rows than its manifest says", path=self.file.path)
@@ -246,14 +268,18 @@ class _Columns:
             low, high = np.searchsorted(positions, [first, first + batch.num_rows])
             if low < high:
                 own = positions[low:high]
-                yield own, batch.take(pa.array(own - first))
+                yield own, plain(batch.take(pa.array(own - first)))
 
 
 @contextmanager
-def _opened(store: Store, split: Split, file: DataFile, fields: Sequence[DataField]) -> Iterator[_Columns]:
+def _opened(
+    store: Store, split: Split, file: DataFile, fields: Sequence[DataField], encoded: bool = False
+) -> Iterator[_Columns]:
+    """`encoded`: batches may have encoded columns, of which few rows are taken for less."""
     known = partition_columns(store, [split.partition]) if store.schema.partition_keys else ()
     constants = {name: one[0] for name, one in zip(store.schema.partition_keys, known, strict=True)}
     layout = file_layout(store, file, [item for item in fields if item.name not in constants])
+    layout = layout.encoding({item.name for item in fields}) if encoded else layout
     recorded = layout.recorded(store.paths.file_path(split.bucket_path, file))
     with open_chunks(store.env.storage, recorded, layout.stored_columns) as opened:
         yield _Columns(opened, layout, arrow_schema(fields), constants)

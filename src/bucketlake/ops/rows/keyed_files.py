@@ -33,6 +33,7 @@ from bucketlake.ops.table.cache import Cache
 from bucketlake.ops.table.decoded import identity
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import SEQUENCE_FIELD
+from bucketlake.types.encoded import plain
 from bucketlake.types.model import DataField, Root
 from bucketlake.values import dataclass
 
@@ -105,8 +106,11 @@ class KeyedFiles:
         live = ~gone[positions]
         return within[live], positions[live]
 
-    def rows(self, file: DataFile, positions: Indices, fields: Sequence[DataField], whole: Whole) -> pa.RecordBatch:
-        """The rows at ascending positions, at least one; `whole` gives all rows of a part."""
+    def rows(
+        self, file: DataFile, positions: Indices, fields: Sequence[DataField], whole: Whole | None = None
+    ) -> pa.RecordBatch:
+        """The rows at ascending positions, at least one. `whole`: gives all rows of a part, if they are kept."""
+        whole = whole or self._encoded
         starts = [part.start for part in self.parts(file)]
         number = np.searchsorted(starts, positions, side="right") - 1
         batches: list[pa.RecordBatch] = []
@@ -116,13 +120,18 @@ class KeyedFiles:
             for batch in whole(file, part, fields):
                 low, high = np.searchsorted(within, [first, first + batch.num_rows])
                 if low < high:
-                    batches.append(pc.take(batch, pa.array(within[low:high] - first), boundscheck=False))
+                    batches.append(plain(pc.take(batch, pa.array(within[low:high] - first), boundscheck=False)))
                 first += batch.num_rows
         return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
     def read(self, file: DataFile, part: int, fields: Sequence[DataField]) -> Iterator[pa.RecordBatch]:
         """All rows of one part of a file, in these columns."""
         layout = file_layout(self._store, file, fields)
+        return (layout.rows(batch) for batch in self._open(file, layout, part))
+
+    def _encoded(self, file: DataFile, part: int, fields: Sequence[DataField]) -> Iterator[pa.RecordBatch]:
+        """As `read`, with columns that may be encoded, of which few rows are taken for less."""
+        layout = file_layout(self._store, file, fields).encoding({item.name for item in fields})
         return (layout.rows(batch) for batch in self._open(file, layout, part))
 
     def path(self, file: DataFile) -> str:

@@ -188,6 +188,17 @@ def of_splits(spark: SparkSession, table: Table, splits: Sequence[Split], need: 
     return shown(frame, table.schema.fields, table.options)
 
 
+def stored_rows(spark: SparkSession, table: Table, found: Plan, names: Sequence[str]) -> DataFrame | None:
+    """Some columns of every row that the files of a plan hold, superseded and deleted ones as well; None where Spark's
+    scan does not read them all."""
+    store, fields = table.store, table.schema.select(names)
+    files = [file for split in found.splits for file in native.files_at(store, split)]
+    postponed = any(split.bucket == POSTPONE_BUCKET for split in found.splits)
+    if not files or found.beside or postponed or not all(native.is_native(store, file, fields) for file in files):
+        return None
+    return shown(placed.scan(spark, store, files, fields), fields, table.options)
+
+
 def _plan(table: Table, selection: Selection, need: Need) -> Plan:
     found = table.scanned(need.predicate, selection)
     if need.limit is not None and need.predicate is None and table.view is None:

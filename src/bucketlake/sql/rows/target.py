@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,7 @@ from bucketlake.types.model import DataField, Root, type_text
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from bucketlake.schema.schema import TableSchema
     from bucketlake.spark.session import Lake
@@ -43,6 +43,15 @@ _STEADY = (
     *(exp.Between, exp.Is, exp.Null, exp.Boolean, exp.Literal, exp.Column, exp.Identifier, exp.Subquery, exp.Tuple),
     *(exp.Cast, exp.DataType, exp.Neg, exp.Like),
 )
+# What gives a value that depends on nothing but those it is made of, besides; functions by the words before brackets.
+_COMPUTED = (
+    *(exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Abs, exp.Anonymous, exp.TryCast),
+    *(exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseNot),
+)
+_PLAIN_WORDS = frozenset(["AND", "OR", "NOT", "IN", "CAST", "BETWEEN", "LIKE", "IS"])
+_PLAIN_CALLS = frozenset(["ABS", "HASH", "MOD", "PMOD", "XXHASH64"])
+_SPARKS_OWN = "org.apache.spark.sql.catalyst.expressions."
+
 # The parser's functions include the signs of logic.
 _STEADY_CALLS = (exp.Max, exp.Min, exp.Count, exp.Sum, exp.Avg, exp.And, exp.Or, exp.Cast, exp.Case, exp.Exists)
 
@@ -201,6 +210,29 @@ class Target:
                 seen = True
             stack.extend(node.iter_expressions())
         return seen
+
+    def is_made_of(self, lake: Lake, columns: Collection[str]) -> bool:
+        """Whether the condition says the same of all rows that have the same values in these columns, whenever it is
+        asked: it consists of them, constants, operators and functions of Spark's own that nothing else goes into."""
+        tree = _tree(self.condition)
+        if tree is None or self.condition is None:
+            return False
+        known = {name.lower() for name in columns}
+        plain = tuple(kind for kind in (*_STEADY, *_COMPUTED) if kind is not exp.Subquery)
+        nodes = list(tree.args["where"].this.walk())
+        if not all(isinstance(node, plain) and not isinstance(node, exp.Query) for node in nodes):
+            return False
+        if any(isinstance(node, exp.Column) and node.name.lower() not in known for node in nodes):
+            return False
+        tokens = Cursor(self.condition).tokens
+        words = {one.value.upper() for one, then in pairwise(tokens) if one.kind == "word" and then.value == "("}
+        calls = words - _PLAIN_WORDS
+        return calls <= _PLAIN_CALLS and all(_is_sparks_own(lake.spark, name) for name in calls)
+
+
+def _is_sparks_own(spark: SparkSession, name: str) -> bool:
+    """Whether a function is not one that the user put in the place of Spark's."""
+    return str(spark.catalog.getFunction(name.lower()).className).startswith(_SPARKS_OWN)
 
 
 def may_read(lake: Lake, table: LakeTable, query: str) -> bool:
