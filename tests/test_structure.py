@@ -23,7 +23,15 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 ROOMS = (
     *("lazy", "values", "amounts"),
     *("redaction", "traces", "errors", "file_names", "types", "options", "schema", "env", "events"),
-    *("format.guard", "format.roaring", "format.varints", "format.row", "format.avro", "format.metadata"),
+    *(
+        "format.guard",
+        "format.roaring",
+        "format.numbers",
+        "format.varints",
+        "format.row",
+        "format.avro",
+        "format.metadata",
+    ),
     "predicate",
     *("format.file_index", "format.index", "format.data"),
     "paths",

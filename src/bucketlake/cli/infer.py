@@ -21,6 +21,7 @@ from bucketlake.amounts import size_text
 from bucketlake.cli.answer import UsageError
 from bucketlake.cli.json_lines import values_of
 from bucketlake.cli.nested import cast_members, of_text
+from bucketlake.format.numbers import distinct
 from bucketlake.lazy import pc, pl
 from bucketlake.options.options import parse_memory_size
 
@@ -210,7 +211,7 @@ class Unique:
             self._drop()
             return
         hashes = pl.Series(pl.from_arrow(values)).hash(seed=0).to_numpy()
-        if len(np.unique(hashes)) < len(hashes):
+        if len(distinct([hashes])) < len(hashes):
             self._drop()
             return
         self._hashes.append(hashes)

@@ -35,6 +35,7 @@ from bucketlake.format.index.sorted_keys import (
     with_size,
 )
 from bucketlake.format.index.spans import Place, Span
+from bucketlake.format.numbers import distinct
 from bucketlake.format.varints import decoded, found_at
 from bucketlake.lazy import np, npt, pa
 from bucketlake.types.arrow import binaries, binary_bounds, binary_content
@@ -156,7 +157,7 @@ class BTreeFile:
         edges = self._edges(root, spans)
         if not edges:
             return
-        numbers = np.unique(np.concatenate([np.arange(first, last + 1) for _, first, last in edges]))
+        numbers = distinct([np.arange(first, last + 1) for _, first, last in edges])
         offsets, sizes = root.handles(numbers)
         if int(sizes.sum()) > most:
             raise Unselective

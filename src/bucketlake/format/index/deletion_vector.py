@@ -26,12 +26,15 @@ from pyroaring import BitMap, BitMap64
 
 from bucketlake.errors import CorruptError, InvalidError
 from bucketlake.format.index.index_manifest import DeletionVectorRange
+from bucketlake.format.numbers import distinct, without
 from bucketlake.format.roaring import read_bitmap
 
 __all__ = [
     "Positions",
     "Vector",
+    "apart",
     "decode_vector",
+    "either",
     "encode_vectors",
     "positions_of",
     "stored_range",
@@ -73,6 +76,20 @@ def positions_of(vector: Vector) -> Positions:
     """The deleted positions, ascending."""
     found: npt.NDArray[Any] = np.frombuffer(vector.to_array(), np.uint64 if isinstance(vector, BitMap64) else np.uint32)
     return found.astype(np.int64)
+
+
+def either(left: Vector, right: Vector) -> Vector:
+    """The positions in one of two vectors, or in both."""
+    if isinstance(left, BitMap) and isinstance(right, BitMap):
+        return left | right
+    return vector_of(distinct([positions_of(left), positions_of(right)]), bits64=True)
+
+
+def apart(left: Vector, right: Vector) -> Vector:
+    """The positions in the first of two vectors and not in the other."""
+    if isinstance(left, BitMap) and isinstance(right, BitMap):
+        return left - right
+    return vector_of(without(positions_of(left), positions_of(right)), bits64=True)
 
 
 def encode_vectors(vectors: Mapping[str, Vector]) -> tuple[bytes, tuple[DeletionVectorRange, ...]]:

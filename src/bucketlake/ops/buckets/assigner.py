@@ -21,6 +21,7 @@ import numpy.typing as npt
 from bucketlake.env.env import scratch_array
 from bucketlake.errors import InvalidError
 from bucketlake.format.index.hash_index import ascending
+from bucketlake.format.numbers import distinct
 from bucketlake.format.row.hashing import Hashes, bucket_of
 from bucketlake.ops.buckets.hash_spill import HashSpill
 from bucketlake.options.options import TableOptions
@@ -112,7 +113,7 @@ def run_of(files: Iterable[tuple[int, Hashes]]) -> tuple[Run, Hashes]:
         keys = packed >> 16
         repeated = np.flatnonzero(keys[1:] == keys[:-1]) + 1
         if len(repeated):
-            torn.append(np.unique(keys[repeated]).astype(np.int32))
+            torn.append(distinct([keys[repeated]]).astype(np.int32))
             packed, keys = np.delete(packed, repeated), np.delete(keys, repeated)
         hashes[at : at + len(packed)], buckets[at : at + len(packed)] = keys, packed & 0xFFFF
         at += len(packed)

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from bucketlake.errors import InvalidError, did_you_mean
-from bucketlake.format.index.deletion_vector import Vector, positions_of, vector_of
+from bucketlake.format.index.deletion_vector import Vector, apart, either, positions_of, vector_of
 from bucketlake.format.index.index_manifest import IndexFile
 from bucketlake.format.metadata.manifest import DataFile, FileSource
 from bucketlake.format.metadata.snapshot import Snapshot
@@ -74,7 +74,7 @@ __all__ = [
 ATTEMPTS = 20
 LEAST_ALONE = 4 << 20  # bytes of a file that stays one file where its rows stay
 SET_AT_ONCE = 1 << 16  # rows
-_NONE = np.empty(0, np.int64)
+_NONE = vector_of(np.empty(0, np.int64), bits64=False)
 Find = Callable[[Store, Sequence[Split], "Snapshot | None"], Mapping[str, Vector]]
 """Positions of the rows wanted in files of raw splits of a snapshot, by `path_of`; rows that vectors name may be among
 them."""
@@ -300,10 +300,10 @@ class _Change:
         found = []
         for file in files:
             wanted, old = self.known[self._path(split, file)], vectors.get(file.file_name)
-            hits = wanted if old is None else _vector(np.setdiff1d(positions_of(wanted), positions_of(old)))
+            hits = wanted if old is None else apart(wanted, old)
             if len(hits):
-                gone = _NONE if self.means.replaces else positions_of(hits)
-                dead = _vector(gone if old is None else np.union1d(gone, positions_of(old)))
+                gone = _NONE if self.means.replaces else hits
+                dead = gone if old is None else either(gone, old)
                 found.append(Touched(replace(_part(split, [file]), deletions={}), file, hits, dead))
         return found
 

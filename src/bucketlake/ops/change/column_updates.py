@@ -27,6 +27,7 @@ from bucketlake.format.index.deletion_vector import Vector, positions_of, vector
 from bucketlake.format.index.index_manifest import IndexEntry, IndexFile
 from bucketlake.format.metadata.manifest import DataFile, FileKind, FileSource, ManifestEntry
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
+from bucketlake.format.numbers import distinct
 from bucketlake.ops.change.append_rows import Assign, deleted_unseen, replaced_vectors
 from bucketlake.ops.change.row_conflicts import MergeRead
 from bucketlake.ops.commit.commit import Check, Commit, CommitProperties
@@ -210,7 +211,7 @@ def delete_ids(store: Store, base: Snapshot, found: Sequence[Found]) -> Iterator
             name = anchor_of(group.files).file_name
             old = load_deletions(store, group.deletions).get(name)
             known = np.zeros(0, np.int64) if old is None else positions_of(old)
-            wanted = np.union1d(known, positions_of(hits))
+            wanted = distinct([known, positions_of(hits)])
             if len(wanted) > len(known):
                 vectors[name] = new_vector(store, wanted)
         if not vectors:
@@ -507,7 +508,7 @@ class RowsNamed:
 
     def places(self, ids: Ids) -> dict[int, Vector]:
         """Rows by the number of their group, as positions in it; `ids` in any order."""
-        ids = np.unique(ids)
+        ids = distinct([ids])
         if not len(ids):
             return {}
         places = np.searchsorted(self.starts, ids, side="right") - 1

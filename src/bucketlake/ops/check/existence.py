@@ -17,15 +17,14 @@ from bucketlake.errors import BucketlakeError
 from bucketlake.format.data.blob_references import is_pack
 from bucketlake.format.index.index_manifest import HASH, IndexEntry
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
+from bucketlake.format.numbers import distinct, is_among, members
 from bucketlake.ops.check.findings import Findings, Place, shown
 from bucketlake.ops.check.inventory import (
     MISSING,
     Hashes,
     Inventory,
     all_files,
-    distinct,
     in_bucket,
-    members,
     path_hashes,
 )
 from bucketlake.ops.check.reach import Reach, partition_text, recorded_size
@@ -90,15 +89,15 @@ class _Named:
         every = np.concatenate([self.gone, self.wrong])
         for names, tells in ((data, False), (changes, True)):
             parts = [(name, part) for name in names if (part := self.reach.parts.get(name)) is not None]
-            suspects = [part.keys[np.isin(part.paths, every)] for _, part in parts]
-            suspects += [part.keys[part.owners[np.isin(part.beside, self.lost)]] for _, part in parts]
-            keys = np.unique(np.concatenate([np.zeros(0, np.int64), *suspects]))
+            suspects = [part.keys[is_among(part.paths, every)] for _, part in parts]
+            suspects += [part.keys[part.owners[is_among(part.beside, self.lost)]] for _, part in parts]
+            keys = distinct(suspects)
             if not len(keys):
                 continue
-            distinct, counts = self.reach.net(names, keys)
-            live = keys if tells else distinct[counts > 0]
+            known, counts = self.reach.net(names, keys)
+            live = keys if tells else known[counts > 0]
             for name, part in parts:
-                chosen = np.flatnonzero(part.adds & np.isin(part.keys, live))
+                chosen = np.flatnonzero(part.adds & is_among(part.keys, live))
                 if len(chosen):
                     yield from self._of_manifest(name, chosen.tolist(), tells)
 
@@ -185,7 +184,7 @@ def check_unknown(store: Store, reach: Reach, there: Inventory, findings: Findin
         _tell_loose(store, info, known, before, findings)
     strange = there.hashes[~members(known, there.hashes)]
     loose = path_hashes(info.path for info in there.loose)
-    if len(strange) > np.isin(strange, loose).sum():
+    if len(strange) > is_among(strange, loose).sum():
         for info in all_files(store):
             if not in_bucket(info.path) or is_pack(info.path):  # which rows point at packs only their values tell
                 continue
@@ -264,7 +263,7 @@ def _compare(
 ) -> None:
     keys, counts = reach.net(before[1])
     others, again = reach.net(after[1])
-    every = np.unique(np.concatenate([keys, others]))
+    every = distinct([keys, others])
     net = np.zeros(len(every), np.int64)
     net[np.searchsorted(every, others)] += again
     net[np.searchsorted(every, keys)] -= counts
@@ -283,6 +282,6 @@ def _names(reach: Reach, manifests: Iterable[str], keys: Hashes, most: int = 3) 
         part = reach.parts[name]
         if part is not None and len(found) < most:
             entries = reach.store.manifest(name)
-            hits = np.flatnonzero(np.isin(part.keys, keys))[:most].tolist()
+            hits = np.flatnonzero(is_among(part.keys, keys))[:most].tolist()
             found += [entries[hit].file.file_name for hit in hits if entries[hit].kind == FileKind.ADD]
     return list(dict.fromkeys(found))[:most]

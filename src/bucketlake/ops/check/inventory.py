@@ -10,7 +10,7 @@ Spec: docs/maintenance.md#metadata
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from itertools import islice
 
@@ -83,19 +83,3 @@ def places(store: Store) -> list[str]:
     """The table's folder and those outside."""
     outside = [root for root in store.paths.external_roots if not f"{root}/".startswith(f"{store.paths.root}/")]
     return [store.paths.root, *outside]
-
-
-def members(known: Hashes, wanted: Hashes) -> npt.NDArray[np.bool_]:
-    """Which of `wanted` are among the ascending `known`."""
-    if not len(known):
-        return np.zeros(len(wanted), np.bool_)
-    places = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-    return np.asarray(known[places] == wanted, np.bool_)
-
-
-def distinct(parts: Sequence[Hashes]) -> Hashes:
-    """The distinct hashes of several arrays, ascending. By sorting: numpy's own way through a table is slower."""
-    ordered = np.sort(np.concatenate([np.zeros(0, np.int64), *parts]))
-    first = np.ones(len(ordered), np.bool_)
-    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-    return ordered if first.all() else ordered[first]

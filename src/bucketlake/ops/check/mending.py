@@ -21,6 +21,7 @@ from bucketlake.format.data.blob import is_blob
 from bucketlake.format.index.index_manifest import HASH, IndexEntry
 from bucketlake.format.metadata.manifest import DataFile, FileKind, FileSource, ManifestEntry
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
+from bucketlake.format.numbers import distinct
 from bucketlake.lsm.compaction import CompactionRule
 from bucketlake.ops.buckets.assigner import first_load_buckets
 from bucketlake.ops.buckets.dynamic import DYNAMIC_TOTAL, key_hashes, write_hashes
@@ -313,14 +314,14 @@ class Draft:
                     for number, bucket in enumerate(targets):
                         hit = np.flatnonzero(chosen == number)
                         rollers[bucket].write(batch.take(hit))
-                        known[bucket].append(np.unique(hashes[hit]))
+                        known[bucket].append(distinct([hashes[hit]]))
                 files = {bucket: roller.close() for bucket, roller in rollers.items()}
             for bucket, made in files.items():
                 self._add((partition, bucket), DYNAMIC_TOTAL, made)
         for key in keys:
             self._drop(key, list(self._live[key]))
         for bucket, parts in known.items():
-            self._index((partition, bucket), np.unique(np.concatenate([np.zeros(0, np.int32), *parts])))
+            self._index((partition, bucket), distinct([np.zeros(0, np.int32), *parts]))
 
     # ---- hash indexes
 
@@ -329,8 +330,8 @@ class Draft:
         parts = [np.zeros(0, np.int32)]
         for entry in (*self._live.get(key, ()), *(e for e in self._new if bucket_key(e) == key)):
             for batch in self._rows.keys(entry):
-                parts.append(np.unique(key_hashes(batch, self._store.schema.key_fields)))
-        self._index(key, np.unique(np.concatenate(parts)))
+                parts.append(distinct([key_hashes(batch, self._store.schema.key_fields)]))
+        self._index(key, distinct(parts))
 
     def _index(self, key: BucketKey, hashes: npt.NDArray[np.int32]) -> None:
         old = [e for e in self._indexes if (e.partition, e.bucket) == key and e.file.index_type == HASH]

@@ -22,8 +22,9 @@ from bucketlake.format.data.pieces import piece_of
 from bucketlake.format.index.index_manifest import IndexEntry
 from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry, ManifestFile
 from bucketlake.format.metadata.statistics import decode_statistics
+from bucketlake.format.numbers import distinct, is_among, members
 from bucketlake.ops.check.findings import Findings, Place, shown
-from bucketlake.ops.check.inventory import Hashes, Sizes, distinct, members, path_hashes
+from bucketlake.ops.check.inventory import Hashes, Sizes, path_hashes
 from bucketlake.ops.check.roots import CHANGELOG, Root, attempted
 from bucketlake.ops.table.partition_stats import may_hold
 from bucketlake.ops.table.store import Store, parallel
@@ -251,7 +252,7 @@ class Reach:
         keys = np.concatenate([np.zeros(0, np.int64), *(part.keys for part in known)])
         signs = np.concatenate([np.zeros(0, np.int64), *(np.where(part.adds, 1, -1) for part in known)])
         if only is not None:
-            chosen = np.isin(keys, only)
+            chosen = is_among(keys, only)
             keys, signs = keys[chosen], signs[chosen]
         distinct, inverse = np.unique(keys, return_inverse=True)
         return distinct, np.bincount(inverse, signs, len(distinct)).astype(np.int64)

@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from bucketlake.format.numbers import distinct, members
 from bucketlake.ops.check.existence import index_paths, is_kept
 from bucketlake.ops.check.findings import Findings
-from bucketlake.ops.check.inventory import Hashes, Inventory, distinct, in_bucket, members, path_hashes
+from bucketlake.ops.check.inventory import Hashes, Inventory, in_bucket, path_hashes
 from bucketlake.ops.check.reach import Part, Reach
 from bucketlake.ops.check.roots import CHANGELOG, SNAPSHOT, TAG, Root, find_roots
 from bucketlake.ops.table.store import Store

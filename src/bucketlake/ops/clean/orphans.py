@@ -31,6 +31,7 @@ from bucketlake.env.storage import FileInfo
 from bucketlake.errors import InvalidError
 from bucketlake.format.data.blob_references import is_pack
 from bucketlake.format.guard import LARGEST_LONG
+from bucketlake.format.numbers import distinct, members, without
 from bucketlake.ops.clean.references import Hashes, References, external_places, hashes
 from bucketlake.ops.clean.removal import BATCH as REMOVED_TOGETHER
 from bucketlake.ops.clean.removal import delete_files, remove_empty_folders
@@ -155,12 +156,12 @@ def _found(references: References, before: int, run: Run | None) -> list[_Candid
     orphans = sorted(_unknown(strays, references.used), key=lambda orphan: orphan.info.path)
     if all(orphan.sure for orphan in orphans):
         return orphans
-    missing = np.setdiff1d(told, np.concatenate([np.zeros(0, np.int64), *(one.seen for one in walked)]))
+    missing = without(told, distinct([one.seen for one in walked]))
     lacking = references.folders_lacking(missing)
     if lacking:  # or expired since they were told of
         now = References(store, Meter.of_table("remove orphans", store.paths.root, store.env.clock))
         now.refresh()
-        lacking = now.folders_lacking(np.intersect1d(missing, now.told))
+        lacking = now.folders_lacking(missing[members(now.told, missing)])
     kept = [orphan for orphan in orphans if not orphan.sure and _folder(orphan) in lacking]
     if kept:
         warnings.warn(
@@ -222,7 +223,7 @@ def _walked(store: Store, before: int, used: Hashes | str, unit: tuple[str, str]
     seen = [np.zeros(0, np.int64)]
     while batch := list(islice(files, BATCH)):
         names = hashes(info.name for info in batch)
-        seen.append(np.intersect1d(names, known))
+        seen.append(names[members(known, names)])
         strays += _unknown(list(_fitting(store, before, ((place, info) for info in batch))), known)
     return _Walked(strays, np.concatenate(seen))
 

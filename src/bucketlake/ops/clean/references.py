@@ -22,6 +22,7 @@ from bucketlake.errors import CorruptError, InvalidError, NotFoundError
 from bucketlake.format.data.pieces import piece_of
 from bucketlake.format.metadata.manifest import FileKind, FileRef, ManifestFile
 from bucketlake.format.metadata.snapshot import Snapshot, decode_snapshot
+from bucketlake.format.numbers import distinct, is_among, members, without
 from bucketlake.ops.clean.removal import readable_list
 from bucketlake.ops.progress import Meter
 from bucketlake.ops.table.store import Store, parallel
@@ -176,16 +177,16 @@ class References:
         """Compute `used`, and `told`: what is added and never deleted, and of the rest what is live in a root."""
         read = self.manifests.values()
         added = np.concatenate([_NONE, *(manifest.added for manifest in read)])
-        deleted = np.unique(np.concatenate([_NONE, *(manifest.deleted for manifest in read)]))
-        live = [added[~np.isin(added, deleted)]]
+        deleted = distinct([manifest.deleted for manifest in read])
+        live = [without(added, deleted)]
         if len(deleted):
-            doubtful = {name: one.added[np.isin(one.added, deleted)] for name, one in self.manifests.items()}
+            doubtful = {name: one.added[members(deleted, one.added)] for name, one in self.manifests.items()}
             live += [_live(root, doubtful, self.manifests) for root in self.roots]
         named = np.fromiter(self.names, np.int64, len(self.names))
         live += [manifest.added for manifest in self.shown.values()]
         live += [manifest.added for manifest in self.indexes.values()]
-        self.told = np.unique(np.concatenate([_NONE, *live]))
-        self.used = np.unique(np.concatenate([self.told, named, *self.changes]))
+        self.told = distinct(live)
+        self.used = distinct([self.told, named, *self.changes])
 
     def folders_lacking(self, missing: Hashes) -> set[str]:
         """The folders in which a file that is told of is not, of those with these names. Costs nothing without them."""
@@ -195,7 +196,7 @@ class References:
             told: list[_Manifest | _Indexes] = [*self.manifests.values(), *self.shown.values()]
             told += self.indexes.values()
             for one in told:
-                if np.isin(one.added, missing).any():
+                if is_among(one.added, missing).any():
                     lacking |= _folders_lacking(one.store, one.paths(names))
         return lacking
 

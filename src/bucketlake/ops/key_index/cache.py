@@ -25,6 +25,7 @@ from bucketlake.errors import BucketlakeError, CorruptError, NotFoundError, Stor
 from bucketlake.file_names import number_of
 from bucketlake.format.index.key_index import HASHES, KeyIndexFile, Layer, LayerFile, decode_key_index, encode_key_index
 from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.format.numbers import is_among
 from bucketlake.lsm.engines.rules import removing_kinds
 from bucketlake.lsm.key_run import ABSENT, GONE, KeyIndex, KeyRun, Keys, Mask, Places
 from bucketlake.ops.key_index.key_layers import LayerReader, write_layer_file
@@ -285,7 +286,7 @@ def _moved(store: Store, index: KeyIndex, delta: Delta, snapshot: Snapshot) -> _
     known = keys.take(first)
     old = reader.find(known)
     if cleared:
-        old[np.isin(old, cleared)] = ABSENT
+        old[is_among(old, np.array(cleared, old.dtype))] = ABSENT
     new = old.copy()
     gone = ~alive & (places == old[codes])
     new[codes[gone]] = GONE

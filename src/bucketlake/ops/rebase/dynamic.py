@@ -18,6 +18,7 @@ import pyarrow as pa
 from bucketlake.errors import NotFoundError
 from bucketlake.format.index.index_manifest import HASH, IndexFile
 from bucketlake.format.metadata.manifest import DataFile
+from bucketlake.format.numbers import distinct, without
 from bucketlake.format.row.hashing import Hashes
 from bucketlake.ops.buckets.assigner import Buckets, Run, run_of
 from bucketlake.ops.buckets.dynamic import (
@@ -149,7 +150,7 @@ class _Partition:
                 before = hashes[:0] if old is None else read_hashes(self.store, self.partition, bucket, old)
             except NotFoundError:
                 return None
-            added = np.setdiff1d(hashes, before, assume_unique=True)
+            added = without(hashes, before)
             if len(added) + len(before) != len(hashes):
                 return None
             parts.append((bucket, added))
@@ -164,7 +165,7 @@ class _Partition:
         whole = read_hashes(self.store, self.partition, bucket, files[0])
         old = base.get(bucket)
         before = empty if old is None else read_hashes(self.store, self.partition, bucket, old)
-        return np.setdiff1d(whole, before, assume_unique=True)
+        return without(whole, before)
 
     def _stored(self, messages: Sequence[CommitMessage]) -> Hashes:
         """The keys of all rows of the messages of one bucket, read from their files, ascending."""
@@ -175,7 +176,7 @@ class _Partition:
             layout = file_layout(self.store, file, keys)
             for batch in read_file(self.store, self.store.paths.file_path(folder, file), layout, None):
                 parts.append(key_hashes(layout.rows(batch), keys))
-        return np.unique(np.concatenate(parts))
+        return distinct(parts)
 
     def _sequences(self, messages: Sequence[CommitMessage]) -> dict[int, int]:
         """The first sequence number of each bucket that neither the base nor this write uses."""

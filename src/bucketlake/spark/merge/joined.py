@@ -110,7 +110,9 @@ class Joined:
         if clauses[0].condition is not None:
             return None
         values = {value.path: value for value in clauses[0].values}
-        rest = np.setdiff1d(np.arange(self.source.count), self.right)
+        unmatched = np.ones(self.source.count, np.bool_)
+        unmatched[self.right] = False
+        rest = np.flatnonzero(unmatched)
         columns: dict[str, pa.ChunkedArray] = {}
         for item in self.scope.schema.fields:
             value = values.get((item.name,))

@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-from pyroaring import BitMap
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from bucketlake.format.index.deletion_vector import Vector, positions_of, vector_of
+from bucketlake.format.index.deletion_vector import Vector, either, positions_of, vector_of
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.change.append_rows import Find
@@ -131,7 +130,7 @@ def _merged(parts: Sequence[Places]) -> Places:
     for part in parts:
         for number, (positions, count) in part.items():
             known = found.get(number)
-            found[number] = (positions, count) if known is None else (joined(known[0], positions), known[1] + count)
+            found[number] = (positions, count) if known is None else (either(known[0], positions), known[1] + count)
     return found
 
 
@@ -146,15 +145,8 @@ def _bitmaps(batches: Iterator[pa.RecordBatch] | Sequence[pa.RecordBatch]) -> Pl
         for number, own in zip(numbers.tolist(), np.split(positions[order], starts[1:]), strict=True):
             named = vector_of(own, bits64=bool(own.max() >= 1 << 31))
             known = found.get(number)
-            found[number] = (named, len(own)) if known is None else (joined(known[0], named), known[1] + len(own))
+            found[number] = (named, len(own)) if known is None else (either(known[0], named), known[1] + len(own))
     return found
-
-
-def joined(left: Vector, right: Vector) -> Vector:
-    """The positions in either."""
-    if isinstance(left, BitMap) and isinstance(right, BitMap):
-        return left | right
-    return vector_of(np.union1d(positions_of(left), positions_of(right)), bits64=True)
 
 
 def rows_with_places(

@@ -21,7 +21,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bucketlake.errors import BucketlakeError, InvalidError
-from bucketlake.format.index.deletion_vector import Vector
+from bucketlake.format.index.deletion_vector import Vector, either
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lazy import pc
 from bucketlake.ops.change.column_updates import (
@@ -55,7 +55,6 @@ from bucketlake.spark.beside import NOTHING, Beside
 from bucketlake.spark.cluster import ensure_package, is_answer, messages_of, parallelism, run_tasks
 from bucketlake.spark.read import hidden
 from bucketlake.spark.read.reader import SMALL_BYTES, SMALL_ROWS
-from bucketlake.spark.read.row_places import joined
 from bucketlake.spark.types import collected, conform, quoted
 from bucketlake.spark.write.kept import decided
 from bucketlake.spark.write.narrow import narrowed, widened
@@ -101,7 +100,7 @@ def named_rows(frame: DataFrame, groups: Sequence[Split], few: bool) -> list[Fou
     for part in run_tasks(frame, task):
         for number, hits in part.items():
             known = found.get(number)
-            found[number] = hits if known is None else joined(known, hits)
+            found[number] = hits if known is None else either(known, hits)
     return [(named.groups[number], hits) for number, hits in sorted(found.items())]
 
 
@@ -116,7 +115,7 @@ class _Naming:
         for batch in batches:
             for number, hits in self.named.places(batch.column(0).to_numpy()).items():
                 known = found.get(number)
-                found[number] = hits if known is None else joined(known, hits)
+                found[number] = hits if known is None else either(known, hits)
         yield found
 
 
