@@ -49,8 +49,8 @@ _COMPUTED = (
     *(exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseNot),
 )
 _PLAIN_WORDS = frozenset(["AND", "OR", "NOT", "IN", "CAST", "BETWEEN", "LIKE", "IS"])
-_PLAIN_CALLS = frozenset(["ABS", "HASH", "MOD", "PMOD", "XXHASH64"])
-_SPARKS_OWN = "org.apache.spark.sql.catalyst.expressions."
+_PLAIN_CALLS = {"ABS": "Abs", "HASH": "Murmur3Hash", "MOD": "Remainder", "PMOD": "Pmod", "XXHASH64": "XxHash64"}
+_CLASSES = "org.apache.spark.sql.catalyst.expressions."  # of Spark's own
 
 # The parser's functions include the signs of logic.
 _STEADY_CALLS = (exp.Max, exp.Min, exp.Count, exp.Sum, exp.Avg, exp.And, exp.Or, exp.Cast, exp.Case, exp.Exists)
@@ -227,12 +227,12 @@ class Target:
         tokens = Cursor(self.condition).tokens
         words = {one.value.upper() for one, then in pairwise(tokens) if one.kind == "word" and then.value == "("}
         calls = words - _PLAIN_WORDS
-        return calls <= _PLAIN_CALLS and all(_is_sparks_own(lake.spark, name) for name in calls)
+        return calls <= _PLAIN_CALLS.keys() and all(_is_sparks_own(lake.spark, name) for name in calls)
 
 
 def _is_sparks_own(spark: SparkSession, name: str) -> bool:
     """Whether a function is not one that the user put in the place of Spark's."""
-    return str(spark.catalog.getFunction(name.lower()).className).startswith(_SPARKS_OWN)
+    return str(spark.catalog.getFunction(name.lower()).className) == _CLASSES + _PLAIN_CALLS[name]
 
 
 def may_read(lake: Lake, table: LakeTable, query: str) -> bool:
