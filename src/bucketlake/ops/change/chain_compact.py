@@ -142,7 +142,7 @@ def _write(store: Store, unit: ChainUnit) -> list[CommitMessage]:
 
 def _take_back(store: Store, messages: Sequence[CommitMessage]) -> None:
     """Drop what was committed, as far as it is still there."""
-    written = {file.file_name for message in messages for file in message.new_files}
+    written = {file.file_name for message in messages for file in (*message.new_files, *message.compact_after)}
     partitions = frozenset(message.partition for message in messages)
 
     def plan(view: View) -> Changes:

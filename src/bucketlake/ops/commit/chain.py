@@ -88,11 +88,10 @@ class Guard:
         whole = _other(self.store, self.chain.snapshot)
         if whole is None or not touched & _partitions(whole):
             return
+        written = frozenset(entry.partition for entry in changed if entry.kind is FileKind.ADD)
         try:
             with suppress(NothingLeftError):
-                publish(
-                    whole, partial(dropping, touched), frozenset(e.partition for e in changed if e.kind is FileKind.ADD)
-                )
+                publish(whole, partial(dropping, touched), written)
         except BucketlakeError as error:
             raise CommitError(
                 "deltas were overwritten, and partitions of the snapshot branch that hide them are still there",
