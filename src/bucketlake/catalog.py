@@ -35,12 +35,13 @@ from bucketlake.errors import (
     UnsupportedError,
     already_done,
     check_flags,
+    check_types,
     no_attribute,
 )
 from bucketlake.file_names import lies_in
 from bucketlake.lazy import lazy, pa
 from bucketlake.options.catalog import catalog_options, metastore_of, table_defaults
-from bucketlake.options.options import option_keys
+from bucketlake.options.options import given_options, option_keys
 from bucketlake.schema.change import SchemaChange
 from bucketlake.schema.given import new_schema
 from bucketlake.schema.schema import TableSchema
@@ -121,6 +122,7 @@ class Catalog:
 
     def database_exists(self, name: str) -> bool:
         """Whether the database is there."""
+        check_types(str, "give the database's name, a text", name=name)
         return name == DEFAULT_DATABASE or self.metastore.has_database(name)
 
     def create_database(
@@ -132,6 +134,7 @@ class Catalog:
         """
         check_flags(ignore_if_exists=ignore_if_exists)
         check_name(name, "database")
+        check_types((Mapping, type(None)), "give keys and values", properties=properties)
         _refuse_system_database(name)
         if self.database_exists(name):
             if ignore_if_exists:
@@ -151,6 +154,7 @@ class Catalog:
 
     def alter_database(self, name: str, properties: Mapping[str, str | None]) -> None:
         """Set properties, remove those whose value is None. Refused where the catalog stores none."""
+        check_types(Mapping, "give keys and values; None removes a key", properties=properties)
         _refuse_system_database(name)
         self.metastore.alter_database(name, properties)
 
@@ -218,7 +222,7 @@ class Catalog:
         branch = {"branch": found.branch} if found.branch else {}
         rows = system_tables.view_of((found.system_table or "").lower())
         if rows is not None:
-            rows.check_options(option_keys(options or {}))
+            rows.check_options(option_keys(given_options(options)))
         elif found.system_table is not None:
             registry.system_table(found.system_table, found.text)  # refuses unknown names before it looks for the table
         here = self.metastore.find(found)
@@ -226,7 +230,7 @@ class Catalog:
             if not self.database_exists(found.database):
                 raise self._no_database(found.database, found.table)
             raise NotFoundError("no such table", table=found.text, remedy=self._near(found))
-        table = tables.open_table(here.path, here.env, name=found.text, options={**(options or {}), **branch})
+        table = tables.open_table(here.path, here.env, name=found.text, options={**given_options(options), **branch})
         return replace(table, view=_view(table, found.system_table, found.text))
 
     def create_table(
@@ -279,7 +283,7 @@ class Catalog:
         self._refuse_view(found)
         place = self.metastore.place(found)
         made = new_schema(
-            schema, partition_keys, primary_keys, {**table_defaults(self.options), **(options or {})}, comment
+            schema, partition_keys, primary_keys, {**table_defaults(self.options), **given_options(options)}, comment
         )
         refuse_undelivered(made)
         made = replace(made, time_millis=self.env.clock.now_millis())
@@ -483,7 +487,7 @@ def open_catalog(warehouse: str | PathLike[str], options: Mapping[str, Any] | No
         what = type(warehouse).__name__ if warehouse != "" else "''"
         remedy = 'bucketlake.connect("warehouse", spark=spark)'
         raise InvalidError("a warehouse is a folder or a URI", given=what, remedy=remedy)
-    given = catalog_options({**(options or {}), **more}, STORAGE_PREFIXES)
+    given = catalog_options(given_options(options, **more), STORAGE_PREFIXES)
     metastore = metastore_of(given)
     if metastore == "rest":
         nowhere, told, server = rest.open_rest(fspath(warehouse), given)
@@ -507,7 +511,7 @@ def open_named(path: str, env: Env, options: Mapping[str, Any] | None = None) ->
         return tables.open_table(path, env, options=options)
     found = Identifier("", name, system)
     branch = {"branch": found.branch} if found.branch else {}
-    table = tables.open_table(f"{folder}/{name}", env, options={**(options or {}), **branch})
+    table = tables.open_table(f"{folder}/{name}", env, options={**given_options(options), **branch})
     return replace(table, name=last, view=_view(table, found.system_table, last))
 
 

@@ -21,9 +21,9 @@ _LONGEST = 1 << 16  # of what is wrong and of its remedy, which may quote a stat
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """A remedy that names what is nearest to an unknown name; None where nothing is near."""
+    """A remedy that names what is nearest to an unknown name, which may be no text; None where nothing is near."""
     spelled = {one.lower(): one for one in known}
-    near = get_close_matches(name.lower(), spelled, 1)
+    near = get_close_matches(str(name).lower(), spelled, 1)
     return f"did you mean '{spelled[near[0]]}'?" if near else None
 
 
@@ -35,6 +35,15 @@ def check_flags(**given: object) -> None:
             what = "an argument is neither True nor False"
             remedy = f"write {name}=True or {name}=False"
             raise InvalidError(what, argument=name, given=repr(value), remedy=remedy)
+
+
+def check_types(kinds: type | tuple[type, ...], remedy: str, **given: object) -> None:
+    """InvalidError unless each of these arguments is of one of the types: Python would tell of an attribute of ours
+    that it lacks."""
+    for name, value in given.items():
+        if not isinstance(value, kinds):
+            what = "an argument is of another type"
+            raise InvalidError(what, argument=name, given=type(value).__name__, remedy=remedy)
 
 
 def no_attribute(

@@ -8,11 +8,11 @@ Spec: docs/maintenance.md
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from bucketlake.errors import check_flags
+from bucketlake.errors import check_flags, check_types
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.history import History
 from bucketlake.lazy import lazy
@@ -157,6 +157,7 @@ class Health(History):
         """
         store = self.with_options(options)._history(writing=True)
         chosen = chosen_partitions(store, partitions, None)
+        check_types(str, "give a column's name; of several, with commas between", column=column)
         done = indexing.create_index(store, column.split(","), index_type, chosen, self._runner())
         expire.after_change(store, done.snapshot)
         return done.files
@@ -176,6 +177,7 @@ class Health(History):
         check_flags(dry_run=dry_run)
         store = self._history(writing=True)
         chosen = chosen_partitions(store, partitions, None)
+        check_types(str, "give a column's name; of several, with commas between", column=column)
         done = indexing.drop_index(store, column.split(","), index_type, chosen, dry_run)
         expire.after_change(store, done.snapshot)
         return done.files
@@ -209,6 +211,8 @@ class Health(History):
         Spec: docs/maintenance.md#repair
         """
         check_flags(dry_run=dry_run)
+        check_types(Iterable, "give a list of codes", allow=allow)
+        check_types((found_by.Report, Iterable, type(None)), "give what table.fsck() found", found=found)
         store = self._history(writing=True)
         report = self.fsck("keys") if found is None else found
         findings = report.findings if isinstance(report, found_by.Report) else report

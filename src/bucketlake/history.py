@@ -13,14 +13,14 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from bucketlake.errors import CorruptError, InvalidError, check_flags
+from bucketlake.errors import CorruptError, InvalidError, check_flags, check_types
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lazy import lazy
 from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.scan.partition_choice import PartitionSpecs, chosen_partitions, listed
 from bucketlake.ops.scan.select import epoch_millis
 from bucketlake.ops.table.store import Store
-from bucketlake.options.options import parse_duration
+from bucketlake.options.options import given_options, parse_duration
 from bucketlake.paths import MAIN
 
 if TYPE_CHECKING:
@@ -211,10 +211,12 @@ class History(ABC):
 
     def reset_consumer(self, name: str, next_snapshot: int | None = None) -> None:
         """Let a consumer go on with a snapshot, or forget it."""
+        check_types((int, type(None)), "give the snapshot's id, or None", next_snapshot=next_snapshot)
         reading.reset_consumer(self._there(writing=True), name, next_snapshot)
 
     def clear_consumers(self, including: str | None = None, excluding: str | None = None) -> list[str]:
         """Forget consumers whose names match; the names."""
+        check_types((str, type(None)), "give a regular expression, as a text", including=including, excluding=excluding)
         return reading.clear_consumers(self._there(writing=True), including, excluding)
 
     def expire_partitions(
@@ -224,7 +226,7 @@ class History(ABC):
 
         Spec: docs/spec/tags.md#partitions
         """
-        return partitions.expire_partitions(self._there(writing=True).with_options(options or {}), on_progress)
+        return partitions.expire_partitions(self._there(writing=True).with_options(given_options(options)), on_progress)
 
     def mark_partitions_done(self, specs: PartitionSpecs) -> None:
         """Say of partitions that they are done, as `partition.mark-done-action` says."""
@@ -254,7 +256,7 @@ class History(ABC):
         Spec: docs/spec/rewrite.md
         """
         check_flags(every=every)
-        store = self._there(writing=True).with_options(options or {})
+        store = self._there(writing=True).with_options(given_options(options))
         predicate = None if where is None else parsing.parse_where(where, store.schema.fields)
         return reformatting.reformat(store, chosen_partitions(store, None, predicate), every=every)
 
@@ -270,6 +272,7 @@ class History(ABC):
 
     def repair_earliest_snapshot(self, snapshot_id: int) -> int:
         """Let the history begin with a snapshot that follows a gap; the id that it began with."""
+        check_types(int, "give the snapshot's id, a whole number", snapshot_id=snapshot_id)
         return missing.repair_earliest(self._there(writing=True), snapshot_id)
 
     def purge(self) -> None:
@@ -337,4 +340,5 @@ def _lifetime(store: Store, given: Lifetime) -> int | None:
 
 
 def _millis(span: str | timedelta) -> int:
+    check_types((str, timedelta), "give a text as '7 d', or a timedelta", time_retained=span)
     return parse_duration(span) if isinstance(span, str) else span // timedelta(milliseconds=1)

@@ -34,7 +34,7 @@ from bucketlake.ops.table.retry import on_newest
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.table.table_file import TableFile
 from bucketlake.options.map_layout import refuse_other_layout
-from bucketlake.options.options import TableOptions, option_keys, warn_of_undone
+from bucketlake.options.options import TableOptions, given_options, option_keys, warn_of_undone
 from bucketlake.paths import TablePaths
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.change import SchemaChange, SetOption
@@ -133,7 +133,7 @@ class Table(Upkeep, Streams, Frames):
 
         Raises InvalidError for unknown Python names, values that do not parse, and keys that cannot be changed.
         """
-        given = option_keys({**(options or {}), **more})
+        given = option_keys(given_options(options, **more))
         if "partition" in given:  # an option of tables that are made, which no handle can take
             remedy = "partitions=… of what is done to some of them, where=… of rows that are read"
             raise InvalidError("no argument of this call", argument="partition", table=self.name, remedy=remedy)
@@ -500,7 +500,7 @@ def open_table(path: str, env: Env, *, name: str | None = None, options: Mapping
 
     `options`: dynamic options; "branch" opens that branch.
     """
-    given = option_keys(options or {})
+    given = option_keys(given_options(options))
     branch = given.pop("branch", None)
     place = {} if branch is None else {"branch": str(branch)}
     path = path.rstrip("/") or path

@@ -14,7 +14,7 @@ import pytest
 
 from bucketlake import BucketlakeError, Catalog, CorruptError, InvalidError, NotFoundError, Table, UnsupportedError
 from bucketlake.ops.table.store import clear_cache
-from bucketlake.schema.schema import AddColumn, SetOption, UpdateColumnType
+from bucketlake.schema.schema import AddColumn, SetOption, UpdateColumnType, UpdateComment
 from bucketlake.table import open_table
 from bucketlake.types.model import BIGINT, INT, STRING
 
@@ -290,3 +290,54 @@ def test_a_number_of_buckets_is_one(table: Table) -> None:
     table.write_arrow(pa.table({"pt": ["a"], "k": pa.array([1], pa.int32())}))
     with pytest.raises(InvalidError, match="not a number of buckets.*'2'.*give a whole number"):
         table.rescale("2")  # type: ignore[arg-type]
+
+
+OTHER_TYPES: dict[str, Callable[[Catalog, Table], object]] = {
+    "a table's name": lambda catalog, _: catalog.table(Path("t")),
+    "a database's name": lambda catalog, _: catalog.create_database(5),
+    "a database to list": lambda catalog, _: catalog.list_tables(5),
+    "properties of a database": lambda catalog, _: catalog.create_database("d", properties=5),
+    "a comment": lambda catalog, _: catalog.create_table("new", SCHEMA, comment=5),
+    "partition keys": lambda catalog, _: catalog.create_table("new", SCHEMA, 5),
+    "options": lambda catalog, _: catalog.create_table("new", SCHEMA, options=["a"]),
+    "an option's name": lambda catalog, _: catalog.create_table("new", SCHEMA, options={5: "a"}),
+    "options of a handle": lambda _, table: table.with_options(5),
+    "columns": lambda _, table: table.to_arrow(columns=5),
+    "a column": lambda _, table: table.to_arrow(columns=[1]),
+    "a column to set": lambda _, table: table.update({1: 2}, "k = 1"),
+    "columns to look up by": lambda _, table: table.lookup(pa.table({"k": [1]}), on=5),
+    "partitions": lambda _, table: table.compact(partitions=5),
+    "an order": lambda _, table: table.compact(order_by=5),
+    "files to rewrite": lambda _, table: table.rewrite(5),
+    "a tag's name": lambda _, table: table.create_tag(5),
+    "a tag's life": lambda _, table: table.create_tag("x", time_retained=5),
+    "a tag's snapshot": lambda _, table: table.create_tag("x", snapshot_id="1"),
+    "a version": lambda _, table: table.rollback_to_as_latest(None),
+    "a branch's name": lambda _, table: table.create_branch(5),
+    "an index's column": lambda _, table: table.create_global_index(5),
+    "a number of buckets": lambda _, table: table.rescale(2**70),
+    "a column's comment": lambda _, table: table.alter(UpdateComment("v", 5)),
+    "a table's comment": lambda _, table: table.alter(UpdateComment(None, [1])),
+    "a new column's name": lambda _, table: table.alter(AddColumn(5, INT)),
+    "a member's name": lambda _, table: table.alter(AddColumn(["v", 5], INT)),
+    "an option to set": lambda _, table: table.alter(SetOption(5, "a")),
+}
+
+
+@pytest.mark.parametrize("case", OTHER_TYPES)
+def test_arguments_of_another_type(catalog: Catalog, table: Table, case: str) -> None:
+    """A value that is no text would be written into the schema file, and nobody could open the table again."""
+    table.write_arrow(pa.table({"pt": ["a"], "k": pa.array([1], pa.int32()), "v": pa.array([1], pa.int8())}))
+    before = sorted(Path(catalog.warehouse).rglob("*"))
+    with pytest.raises(InvalidError):
+        OTHER_TYPES[case](catalog, table)
+    assert sorted(Path(catalog.warehouse).rglob("*")) == before
+    assert catalog.table("t").to_arrow().num_rows == 1
+
+
+def test_columns_of_a_generator_and_limits_beyond_all_rows(table: Table) -> None:
+    table.write_arrow(pa.table({"pt": ["a"], "k": pa.array([1], pa.int32()), "v": pa.array([1], pa.int8())}))
+    assert table.to_arrow(columns=(name for name in ("k", "v"))).to_pylist() == [{"k": 1, "v": 1}]
+    keys = pa.table({"pt": ["a"], "k": pa.array([1], pa.int32())})
+    assert table.lookup(keys, columns=(name for name in ("v",))).to_pylist() == [{"pt": "a", "k": 1, "v": 1}]
+    assert table.to_arrow(limit=2**70).num_rows == 1

@@ -18,7 +18,7 @@ from bucketlake.env.env import Env
 from bucketlake.env.new_file import put_new
 from bucketlake.env.storage import Storage
 from bucketlake.errors import InvalidError, StorageError, UnsupportedError
-from bucketlake.file_names import lies_in
+from bucketlake.file_names import fault_of, lies_in
 from bucketlake.paths import TablePaths
 from bucketlake.values import dataclass
 
@@ -53,7 +53,7 @@ class FileSystem(NoViews):
 
     def has_database(self, name: str) -> bool:
         """See Metastore. Looks at its folder alone: who asks so of every database looks at each once."""
-        found = None if "/" in name else self.env.storage.info(self.database_path(name))
+        found = None if fault_of(name) else self.env.storage.info(self.database_path(name))
         return found is not None and found.is_dir
 
     def create_database(self, name: str, properties: Mapping[str, str]) -> None:

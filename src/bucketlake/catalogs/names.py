@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import InvalidError, check_types
 from bucketlake.file_names import fault_of, parts_of
 from bucketlake.types.model import quote_identifier
 from bucketlake.values import dataclass
@@ -46,6 +46,7 @@ class Identifier:
 def parse_name(text: str, database: str = DEFAULT_DATABASE) -> Identifier:
     """`table`, `database.table`, either with `$system`, parts optionally in backticks, which are doubled within;
     InvalidError otherwise."""
+    check_types(str, "write `database.table`, as a text", name=text)
     folder = name_of_folder(text)
     if folder is not None:
         remedy = f"write '{folder.text}'; the warehouse, '{text.rstrip('/').rsplit('/', 2)[0]}', is said apart"
@@ -99,6 +100,6 @@ def check_name(name: str, what: str) -> None:
 
 
 def _fault(name: str, what: str) -> str | None:
-    if not name.strip():
+    if isinstance(name, str) and not name.strip():
         return "it is blank"
     return fault_of(name) or fault_of(f"{name}{DATABASE_SUFFIX}" if what == "database" else name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import InvalidError, check_types
 from bucketlake.frames.table_scan import Readable, TableScan, TableSplit, whole
 from bucketlake.lazy import lazy, pa, pl
 from bucketlake.ops.scan import fallback
@@ -142,6 +142,7 @@ class Frames(Readable):
         InvalidError for a plan's split where the table is read with another branch, whose splits look alike."""
         if isinstance(split, TableSplit):
             return split.scan_batches()
+        check_types(Split, "give one of table.splits(), or of table.plan().splits", split=split)
         if isinstance(self.view, SystemTable) or not fallback.is_alone(self.store):
             raise InvalidError("a split of a plan tells no branch", table=self.name, remedy="use those of splits()")
         names = tuple(column_names(self.schema, columns))

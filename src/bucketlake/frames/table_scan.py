@@ -240,7 +240,7 @@ def limited(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.RecordB
         batch = next(batches, None)
         if batch is None:
             return
-        yield batch.slice(0, left)
+        yield batch.slice(0, min(left, batch.num_rows))
         left -= batch.num_rows
 
 

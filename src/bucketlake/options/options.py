@@ -16,7 +16,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
-from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.errors import InvalidError, UnsupportedError, check_types
 from bucketlake.file_names import check_path_options
 from bucketlake.options.map_layout import SUFFIXES
 from bucketlake.options.model import ENGINE, SPEED, WRITES, Effect, of
@@ -327,6 +327,14 @@ def near_key(key: str) -> str | None:
         return ".".join((*key.split(".")[:-1], near[0])) if near else None
     near = get_close_matches(_spelling(key), _SPELLINGS, n=1, cutoff=0.8)
     return _SPELLINGS[near[0]] if near else None
+
+
+def given_options(options: Mapping[str, Any] | None, **more: Any) -> dict[str, Any]:
+    """Options as a caller gave them, and what stood beside them, in one; InvalidError for what names no values."""
+    check_types((Mapping, type(None)), "give keys and values: {'scan.snapshot-id': 1}", options=options)
+    for key in options or ():
+        check_types(str, "name each option by a text", option=key)
+    return {**(options or {}), **more}
 
 
 def option_keys(given: Mapping[str, Any], unknown: bool = False) -> dict[str, Any]:

@@ -67,6 +67,7 @@ def parse_where(sql_text: str, fields: Sequence[DataField], zone: str = "UTC") -
     Raises: InvalidError for text that is no condition (with its position) and for unknown columns.
     Spec: docs/spec/types.md#predicates
     """
+    check_condition(sql_text)
     return _Reader(Words(sql_text), fields, zone_of(zone)).condition()
 
 

@@ -6,10 +6,18 @@ Spec: docs/spec/schema.md#evolution
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import field, replace
+from dataclasses import field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, UnsupportedError, did_you_mean
+from bucketlake.errors import (
+    AlreadyExistsError,
+    InvalidError,
+    NotFoundError,
+    UnsupportedError,
+    check_flags,
+    check_types,
+    did_you_mean,
+)
 from bucketlake.options.map_layout import without_column
 from bucketlake.options.options import TableOptions, find_option, immutable, option_text
 from bucketlake.schema.column_options import member_renamed_in_options, renamed_in_options
@@ -27,6 +35,8 @@ if TYPE_CHECKING:
     from bucketlake.schema.schema import TableSchema
 
 ColumnPath = str | Sequence[str]
+_FLAGS = ("first", "keep_nullability", "nullable")
+_TEXTS = ("key", "name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +182,21 @@ def changed(
     )
 
 
+def _check_types(change: SchemaChange) -> None:
+    """InvalidError for a name, comment or default that is no text, which no reader of the schema would take."""
+    for item in fields(change) if is_dataclass(change) else ():
+        value = getattr(change, item.name)
+        if item.name in _FLAGS:
+            check_flags(**{item.name: value})
+        elif item.name == "column" and not isinstance(value, str) and isinstance(value, Sequence):
+            for part in value:
+                check_types(str, "name a column, or a member of rows, by texts: ('row', 'member')", column=part)
+        elif item.name in _TEXTS or (item.name == "column" and not isinstance(change, UpdateComment)):
+            check_types(str, "give a text", **{item.name: value})
+        elif item.name not in ("type", "value"):
+            check_types((str, type(None)), "give a text, or None", **{item.name: value})
+
+
 @dataclass
 class _Draft:
     """A schema being changed."""
@@ -192,6 +217,7 @@ class _Draft:
         self.old = TableOptions(dict(self.schema.options))
 
     def apply(self, change: SchemaChange) -> None:
+        _check_types(change)
         if isinstance(change, SetOption):
             self.set_option(change.key, option_text(change.value))
         elif isinstance(change, RemoveOption):

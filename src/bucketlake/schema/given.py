@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import InvalidError, check_types
 from bucketlake.lazy import pa
 from bucketlake.options.options import refuse_key_words
 from bucketlake.schema.schema import TableSchema
-from bucketlake.types.model import DataField, from_arrow_type
+from bucketlake.types.model import DataField, DataType, from_arrow_type
 
 
 def new_schema(
@@ -20,6 +20,7 @@ def new_schema(
     comment: str | None,
 ) -> TableSchema:
     """The validated schema 0 of a new table."""
+    check_types((str, type(None)), "give a text", comment=comment)
     fields: Sequence[DataField]
     if isinstance(schema, TableSchema):
         fields, partition_keys, primary_keys = schema.fields, schema.partition_keys, schema.primary_keys
@@ -34,6 +35,10 @@ def new_schema(
             type=type(schema).__name__,
             remedy="give Arrow's: pa.schema([…]), or frame.to_arrow().schema",
         )
+    for item in fields:
+        check_types(str, "name each column by a text", name=item.name)
+        check_types(DataType, "give a type, as bucketlake.types.model has them", type=item.type)
+        check_types((str, type(None)), "give a text", description=item.description, default=item.default)
     if not fields:
         raise InvalidError("table has no columns", remedy="give its columns")
     if not isinstance(schema, TableSchema):  # whose options may be another engine's
@@ -45,4 +50,5 @@ def new_schema(
 
 def _listed(keys: Sequence[str]) -> Sequence[str]:
     """Columns; a text is one, or several between commas, and not a list of its letters."""
+    check_types(Iterable, "give a list of columns, or a text with commas", keys=keys)
     return [one.strip() for one in keys.split(",") if one.strip()] if isinstance(keys, str) else keys

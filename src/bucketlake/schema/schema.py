@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import cached_property
@@ -453,14 +453,14 @@ def column_names(schema: TableSchema, columns: Sequence[str] | None) -> list[str
     known = [item.name for item in schema.fields]
     if columns is None:
         return known
-    if isinstance(columns, str):
+    if isinstance(columns, str) or not isinstance(columns, Iterable):
         raise InvalidError("columns must be a list of names", columns=columns, remedy=f"use [{columns!r}]")
-    there = set(known)
-    for name in columns:
+    there, found = set(known), list(columns)
+    for name in found:
         if name not in there:
             remedy = did_you_mean(name, known) or f"choose from {known}"
             raise InvalidError("no such column", column=name, remedy=remedy)
-    return list(columns)
+    return found
 
 
 def is_replaced(past: TableSchema, current: TableSchema, strictly: bool = False) -> bool:

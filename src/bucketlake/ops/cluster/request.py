@@ -7,9 +7,9 @@ Spec: docs/spec/clustering.md
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.errors import InvalidError, UnsupportedError, check_types
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.cluster import keyed
 from bucketlake.ops.cluster.incremental import is_incremental, picks
@@ -35,6 +35,7 @@ class OrderRequest:
     @property
     def columns(self) -> list[str]:
         """The columns named."""
+        check_types((Iterable, type(None)), "give a list of columns, or a text with commas", order_by=self.by)
         names = self.by.split(",") if isinstance(self.by, str) else list(self.by or ())
         return [name.strip() for name in names if name.strip()]
 

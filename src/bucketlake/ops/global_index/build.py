@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from bucketlake.errors import BucketlakeError, ConflictError, InvalidError, UnsupportedError
+from bucketlake.errors import BucketlakeError, ConflictError, InvalidError, UnsupportedError, check_types
 from bucketlake.format.index.btree import BTREE
 from bucketlake.format.index.index_manifest import IndexEntry, IndexFile
 from bucketlake.format.index.sorted_keys import check_indexed
@@ -178,6 +178,7 @@ def _known(schema: TableSchema, columns: Sequence[str]) -> list[DataField]:
 
 
 def _kind(text: str) -> str:
+    check_types(str, "give btree or bitmap", index_type=text)
     return text.strip().lower()
 
 

@@ -7,12 +7,12 @@ Spec: docs/streaming.md#look-up-rows
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from bucketlake.errors import InvalidError, did_you_mean
+from bucketlake.errors import InvalidError, check_types, did_you_mean
 from bucketlake.schema.schema import TableSchema
 from bucketlake.types.model import DataField, arrow_schema
 from bucketlake.values import dataclass
@@ -64,6 +64,8 @@ class LookupRequest:
         if not scan:
             _refuse_parts(schema, named)
         if columns is not None:
+            check_types(Iterable, "give a list of names", columns=columns)
+            columns = list(columns)
             _require(schema, columns)
         wanted = columns if columns is not None else [name for name in schema.field_names if name not in named]
         return cls(pairs, tuple(wanted), how, scan, prefix, cache_bytes)
@@ -98,6 +100,7 @@ def _pairs(schema: TableSchema, on: On) -> tuple[tuple[str, str], ...]:
     if isinstance(on, Mapping):
         pairs = tuple((str(given), str(column)) for given, column in on.items())
     else:
+        check_types(Iterable, "give a list of columns", on=on)
         pairs = tuple((name, name) for name in ([on] if isinstance(on, str) else on))
     if not pairs or len({column for _, column in pairs}) < len(pairs):
         raise InvalidError("columns to look up by: at least one, none twice", on=[column for _, column in pairs])

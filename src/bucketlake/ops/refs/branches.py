@@ -26,6 +26,7 @@ from bucketlake.errors import (
     NotFoundError,
     StorageError,
     already_done,
+    check_types,
 )
 from bucketlake.format.metadata.manifest import ManifestEntry
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
@@ -97,6 +98,7 @@ def check_branch_name(name: str) -> None:
     """InvalidError for what cannot be a new branch's name."""
     if name == MAIN:
         raise InvalidError(f"Branch name '{MAIN}' is the default branch and cannot be used.")
+    check_types(str, "give the branch's name, a text", name=name)
     if not name.strip():
         raise InvalidError(f"Branch name '{name}' is blank.")
     if name.isascii() and name.isdigit():
@@ -146,7 +148,7 @@ def _stays_read(store: Store, name: str, what: str) -> None:
 
 
 def _require(store: Store, name: str) -> None:
-    if not name.strip() or not has_branch(store, name):
+    if not isinstance(name, str) or not name.strip() or not has_branch(store, name):
         remedy = branch_remedy(name, store.branches())
         raise NotFoundError(f"Branch name '{name}' doesn't exist.", table=store.paths.root, remedy=remedy)
 
@@ -165,7 +167,7 @@ def fast_forward(store: Store, name: str) -> None:
     current = store.branch_name
     if name == MAIN:
         raise InvalidError(f"Branch name '{name}' do not use in fast-forward.")
-    if not name.strip():
+    if not str(name).strip():
         raise InvalidError(f"Branch name '{name}' is blank.")
     if name == current:
         raise InvalidError(f"Fast-forward from the current branch '{name}' is not allowed.")
@@ -294,7 +296,7 @@ def merge_branch(store: Store, source: str, target: str, opened: Callable[[str],
     Errors: InvalidError, NotFoundError, and those of a commit.
     """
     for what, name in (("Source", source), ("Target", target)):
-        if not name.strip():
+        if not str(name).strip():
             raise InvalidError(f"{what} branch name '{name}' is blank.")
     refuse_rewriting(store.schema, "merging branches", "fast_forward, or INSERT the rows of one branch into the other")
     if source == target:

@@ -18,8 +18,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from typing import SupportsIndex
 
-from bucketlake.errors import ConflictError, CorruptError, InvalidError, NotFoundError, StorageError, already_done
+from bucketlake.errors import (
+    ConflictError,
+    CorruptError,
+    InvalidError,
+    NotFoundError,
+    StorageError,
+    already_done,
+    check_types,
+)
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry, ManifestFile
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
 from bucketlake.ops.buckets.postpone import in_commit_order
@@ -54,6 +63,7 @@ GUARD_LIFE = 48 * 3600_000  # milliseconds; longer than zones are apart in which
 
 def find_version(store: Store, snapshot_id: int) -> Snapshot:
     """The snapshot with an id, or what a tag holds of it where it has expired; NotFoundError."""
+    check_types(SupportsIndex, "give a snapshot's id, or a tag's name", version=snapshot_id)
     found = store.find_snapshot(snapshot_id)
     if found is None:
         found = next((tag for tag in store.tags().values() if tag.id == snapshot_id), None)

@@ -17,9 +17,18 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import SupportsIndex
 
 from bucketlake.env.new_file import put_new
-from bucketlake.errors import AlreadyExistsError, ConflictError, CorruptError, InvalidError, NotFoundError, already_done
+from bucketlake.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    CorruptError,
+    InvalidError,
+    NotFoundError,
+    already_done,
+    check_types,
+)
 from bucketlake.format.metadata.snapshot import Snapshot, encode_snapshot
 from bucketlake.ops.clean.removal import Removal, remove, tag_removal
 from bucketlake.ops.commit.strays import unsettled
@@ -208,6 +217,7 @@ def find_source(store: Store, snapshot_id: int | None) -> Snapshot:
         if found is None:
             raise NotFoundError("Cannot create tag because latest snapshot doesn't exist.", table=store.paths.root)
         return _settled(store, found)
+    check_types(SupportsIndex, "give the snapshot's id, a whole number", snapshot_id=snapshot_id)
     found = store.find_snapshot(snapshot_id)
     if found is not None:
         return plain_snapshot(_settled(store, found))
@@ -234,7 +244,7 @@ def _settled(store: Store, snapshot: Snapshot) -> Snapshot:
 
 
 def _checked_path(store: Store, name: str) -> str:
-    if not name.strip():
+    if isinstance(name, str) and not name.strip():
         raise InvalidError("Tag name shouldn't be blank.", table=store.paths.root)
     return store.paths.tag(name)
 

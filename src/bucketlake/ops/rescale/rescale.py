@@ -142,6 +142,8 @@ def _check(store: Store, request: RescaleRequest) -> None:
             raise InvalidError("not a number of buckets", bucket_num=repr(wanted), remedy="give a whole number")
         if wanted < 1:
             raise InvalidError("The number of buckets needs to be greater than 0.", bucket_num=wanted)
+        if wanted >= 1 << 31:
+            raise InvalidError("the number of buckets is an INT", bucket_num=wanted, remedy="give a smaller one")
     if store.latest_snapshot_id() is None:
         raise InvalidError(f"Table {store.paths.root} has no snapshot, no need to rescale.")
 

@@ -527,6 +527,6 @@ def first_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, limit: int)
     for batch in batches:
         if rows >= limit:
             break
-        taken.append(batch.slice(0, limit - rows))
+        taken.append(batch.slice(0, min(limit - rows, batch.num_rows)))
         rows += taken[-1].num_rows
     return pa.Table.from_batches(taken, schema)

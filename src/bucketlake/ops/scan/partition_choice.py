@@ -8,10 +8,10 @@ Spec: docs/sql/procedures.md#partitions
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import InvalidError, check_types
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lazy import lazy
 from bucketlake.ops.scan.scan import live_entries
@@ -49,6 +49,7 @@ def listed(given: PartitionSpecs) -> Sequence[Mapping[str, Any]]:
     """Specs one by one; InvalidError for what is none."""
     if isinstance(given, str):
         return parse_specs(given)
+    check_types(Iterable, "give columns and values: [{'dt': '2024-01-01'}, …]", partitions=given)
     specs = [given] if isinstance(given, Mapping) else list(given)
     for spec in specs:
         if not isinstance(spec, Mapping):
