@@ -46,6 +46,13 @@ def check_types(kinds: type | tuple[type, ...], remedy: str, **given: object) ->
             raise InvalidError(what, argument=name, given=type(value).__name__, remedy=remedy)
 
 
+def names_listed(columns: Any) -> list[str]:
+    """Names that a caller lists; InvalidError for a text, which would be a list of its letters, and for no list."""
+    if isinstance(columns, str) or not isinstance(columns, Iterable):
+        raise InvalidError("columns must be a list of names", columns=columns, remedy=f"use [{columns!r}]")
+    return list(columns)
+
+
 def no_attribute(
     owner: object, name: str, elsewhere: Mapping[str, object], of_others: Mapping[str, str] | None = None
 ) -> AttributeError:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -354,3 +356,39 @@ def test_tags_follow_a_streams_watermark(classic: Lake, tmp_path: Path) -> None:
         "2026-01-01 10": 3,
         "2026-01-01 11": 4,
     }
+
+
+def test_arguments_of_another_type(classic: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused before anything is made: Spark would make a checkpoint that is None a folder "None" where it runs."""
+    monkeypatch.chdir(tmp_path)
+    classic.sql("CREATE TABLE db.typed (k INT, v STRING)")
+    table, more = classic.table("db.typed"), str(tmp_path / "checkpoint")
+    stream = classic.spark.readStream.format("rate").load().selectExpr("CAST(value AS INT) AS k", "'s' AS v")
+    calls: list[Callable[[], Any]] = [
+        *(partial(table.write_stream, stream, given) for given in (None, 5, "", {"a": 1})),
+        *(partial(table.process_stream, print, given) for given in (None, 5, "")),
+        *(partial(table.write_stream, given, more) for given in (None, "db.typed", classic.sql("SELECT 1 AS k"))),
+        partial(table.write_stream, stream, more, on_batch=5),
+        partial(table.write_stream, stream, more, trigger=5),
+        partial(table.write_stream, stream, more, mode=5),
+        partial(table.process_stream, None, more),
+        partial(table.process_stream, print, more, trigger="5 seconds"),
+        partial(table.read_stream, columns="kv"),
+        partial(table.read_stream, where=5),
+        partial(table.write_batch, classic.sql("SELECT 1 AS k, 'a' AS v"), "q", None),
+        partial(table.read, limit=1.5),
+        partial(table.read, columns=5),
+        partial(classic.sql_script, 5),
+        partial(classic.write_table, classic.sql("SELECT 1 AS k"), "db.new", mode=5),
+        partial(classic.write_table, classic.sql("SELECT 1 AS k"), 5),
+        partial(classic.write_table, classic.sql("SELECT 1 AS k"), "db.new", partition_by=5),
+        partial(classic.maintain, 5, once=True),
+    ]
+    before = sorted(tmp_path.rglob("*"))
+    for call in calls:
+        with pytest.raises(InvalidError):
+            call()
+    assert sorted(tmp_path.rglob("*")) == before
+    assert not classic.spark.streams.active
+    classic.sql("INSERT INTO db.typed VALUES (1, 'a')")
+    assert table.read(columns=(name for name in ("v", "k"))).collect() == [("a", 1)]

@@ -6,11 +6,11 @@ Spec: docs/spec/maintenance.md#rules
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, fields
 from typing import Any
 
-from bucketlake.errors import InvalidError, check_flags
+from bucketlake.errors import InvalidError, check_flags, check_types
 from bucketlake.options.options import parse_duration
 from bucketlake.values import dataclass
 
@@ -96,6 +96,7 @@ def rules_of(given: Sequence[Rule | Mapping[str, Any]] | None) -> tuple[Rule, ..
     """Rules as they are given: rules, or mappings of their fields; the usual ones for None. InvalidError."""
     if given is None:
         return DEFAULT_RULES
+    check_types(Iterable, "give a list of rules", rules=given)
     made: list[Rule] = []
     known = {item.name for item in fields(Rule)}
     for one in given:

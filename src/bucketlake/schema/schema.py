@@ -9,13 +9,21 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import cached_property
 from typing import Any
 
-from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError, UnsupportedError, did_you_mean
+from bucketlake.errors import (
+    BucketlakeError,
+    CorruptError,
+    InvalidError,
+    NotFoundError,
+    UnsupportedError,
+    did_you_mean,
+    names_listed,
+)
 from bucketlake.options.options import TableOptions, immutable, near_misses, option_text, refuse_of_calls, validate
 from bucketlake.redaction import redact_options
 from bucketlake.schema.blobs import described, in_blob_files
@@ -453,9 +461,7 @@ def column_names(schema: TableSchema, columns: Sequence[str] | None) -> list[str
     known = [item.name for item in schema.fields]
     if columns is None:
         return known
-    if isinstance(columns, str) or not isinstance(columns, Iterable):
-        raise InvalidError("columns must be a list of names", columns=columns, remedy=f"use [{columns!r}]")
-    there, found = set(known), list(columns)
+    there, found = set(known), names_listed(columns)
     for name in found:
         if name not in there:
             remedy = did_you_mean(name, known) or f"choose from {known}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field
 from functools import cached_property, partial
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from bucketlake.catalog import DEFAULT_DATABASE, Catalog, open_catalog, parse_name
-from bucketlake.errors import InvalidError, UnsupportedError, check_flags, no_attribute
+from bucketlake.errors import InvalidError, UnsupportedError, check_flags, check_types, no_attribute
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.maintenance.rules import Event, Rule
 from bucketlake.ops.progress import OnProgress
@@ -108,8 +108,7 @@ class Lake:
         """Run one statement: Spark SQL over the lake's tables, Spark's own and temp views, and the table language.
         `args` binds `:name` (a mapping) and `?` (a list) markers, `given` what stands in braces, as in `spark.sql`:
         DataFrames, columns and values."""
-        if not isinstance(text, str):
-            raise InvalidError("a statement is text", type=type(text).__name__)
+        _check_text(text)
         with self.working():
             return self._fronted.sql(self, text, args, given)
 
@@ -119,6 +118,7 @@ class Lake:
 
         The script is read to its end first: nothing is run where a literal or comment is not closed.
         """
+        _check_text(text)
         with self.working():
             return self._fronted.script(self, text)
 
@@ -159,6 +159,7 @@ class Lake:
         check_flags(by_position=by_position)
         if isinstance(frame, str) and not isinstance(name, str):
             raise InvalidError("the rows come first", remedy="write_table(rows, 'db.table')")
+        check_types(Iterable, "give a list of columns, or a text with one", partition_by=partition_by)
         rows = frame_of(self.spark, frame)
         columns = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
         with told_as_ours():
@@ -207,6 +208,11 @@ class Lake:
             return str(self.spark.version)
         except Exception:  # of a server that is gone: a picture is no place to fail
             return "(not reached)"
+
+
+def _check_text(text: object) -> None:
+    if not isinstance(text, str):
+        raise InvalidError("a statement is text", type=type(text).__name__)
 
 
 def connect(

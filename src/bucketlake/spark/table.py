@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from bucketlake.catalogs.names import last_part
 from bucketlake.errors import InvalidError, UnsupportedError, check_flags, no_attribute
 from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.frames.table_scan import whole
 from bucketlake.ops.check.fsck import Run
 from bucketlake.ops.clean.orphans import OrphanFiles
 from bucketlake.ops.cluster.request import OrderRequest
@@ -116,9 +117,11 @@ class LakeTable(Streams):
         opened. `scan_options`: `scan.*` and other dynamic options, and `read_changelog=True` for a column `rowkind` and
         deleted rows too, as the system table `$audit_log` has them.
         """
+        if limit is not None:
+            whole("limit", limit, 0)
         table = _as_changes(self.table, scan_options)
         frame = reader.read(self._running, table, columns, condition_text(where), scan_options, limit)
-        return frame if limit is None else frame.limit(limit)
+        return frame if limit is None else frame.limit(min(limit, 2**31 - 1))
 
     def read_stream(
         self, columns: Sequence[str] | None = None, where: str | None = None, **scan_options: Any

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from bucketlake.errors import InvalidError, check_types, did_you_mean
+from bucketlake.errors import InvalidError, check_types, did_you_mean, names_listed
 from bucketlake.schema.schema import TableSchema
 from bucketlake.types.model import DataField, arrow_schema
 from bucketlake.values import dataclass
@@ -64,8 +64,7 @@ class LookupRequest:
         if not scan:
             _refuse_parts(schema, named)
         if columns is not None:
-            check_types(Iterable, "give a list of names", columns=columns)
-            columns = list(columns)
+            columns = names_listed(columns)
             _require(schema, columns)
         wanted = columns if columns is not None else [name for name in schema.field_names if name not in named]
         return cls(pairs, tuple(wanted), how, scan, prefix, cache_bytes)

@@ -41,7 +41,7 @@ class BatchName:
     run: str = ""
 
     def __post_init__(self) -> None:
-        if self.number < 0:
+        if not isinstance(self.number, int) or self.number < 0:
             raise InvalidError("a batch has a number from 0 on", batch=self.number)
 
 

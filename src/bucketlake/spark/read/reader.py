@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from bucketlake.errors import names_listed
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.ops.refs import read_tags
 from bucketlake.ops.rows.column_files import narrowed
@@ -65,6 +66,7 @@ def read(
 ) -> DataFrame:
     """The rows of one snapshot that satisfy `where`, with these columns, as of this call. With `limit`, at least as
     many as asked for if there are so many: files that are not needed for them are not opened."""
+    columns = None if columns is None else names_listed(columns)
     if isinstance(table.view, SystemTable):
         frame, wanted = _metadata(spark, table.with_options(options), columns, where, limit)
         return _chosen(frame, wanted, where)

@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import field
 from datetime import datetime
+from os import PathLike, fspath
 from typing import Any
 
 from bucketlake.env.env import Env
 from bucketlake.env.object_store import open_beside
-from bucketlake.errors import CorruptError, NotFoundError, UnsupportedError
+from bucketlake.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.format.guard import decoding, json_object, text
 from bucketlake.ops.stream.batches import BatchName
 from bucketlake.types.wall_clock import epoch_of
@@ -130,6 +132,24 @@ class Query:
     def _running(self) -> Any:
         active = () if self.spark is None else self.spark.streams.active
         return next((query for query in active if query.name == self.name), None)
+
+
+def check_query(checkpoint: object, **called: object) -> None:
+    """InvalidError for a checkpoint that is no folder, of which Spark would make one where the process runs ("None"),
+    and for functions that are none."""
+    if not isinstance(checkpoint, (str, PathLike)) or not fspath(checkpoint):
+        remedy = "give the path of a folder that the query alone has"
+        raise InvalidError("a checkpoint is a folder", checkpoint=repr(checkpoint)[:200], remedy=remedy)
+    for name, function in called.items():
+        if function is not None and not callable(function):
+            raise InvalidError("not a function", argument=name, given=type(function).__name__)
+
+
+def check_trigger(trigger: object) -> None:
+    """InvalidError for what is no mapping."""
+    if trigger is not None and not isinstance(trigger, Mapping):
+        remedy = """{"processingTime": "5 seconds"}, or {"availableNow": True}"""
+        raise InvalidError("a trigger is a mapping", trigger=trigger, remedy=remedy)
 
 
 def _told_watermark(query: Any) -> int | None:

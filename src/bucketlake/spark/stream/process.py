@@ -34,6 +34,7 @@ from bucketlake.schema.schema import column_names
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, rows_made, unpickled
 from bucketlake.spark.instants import shown
 from bucketlake.spark.read.reader import Need, are_few, named, of_splits, predicate_of
+from bucketlake.spark.stream.checkpoint import check_query, check_trigger
 from bucketlake.spark.types import arrow_layout, framed, quoted, spark_batch, spark_schema
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
@@ -71,6 +72,7 @@ class Trigger:
     @classmethod
     def of(cls, given: Mapping[str, Any] | None) -> Trigger:
         """As Spark's `trigger` takes it. InvalidError for what it is not."""
+        check_trigger(given)
         known = {"processingTime", "availableNow", "once"}
         if given is None:
             return cls()
@@ -195,6 +197,10 @@ class Processing:
 
 def process(spark: SparkSession, table: Table, how: Processing) -> StreamProcess:
     """Start giving a table's rows, then its changes, to a function. What cannot be read so is refused before."""
+    check_query(how.checkpoint, on_batch=how.on_batch)
+    if not callable(how.body):
+        remedy = "give a function of a batch's rows and number"
+        raise InvalidError("not a function", argument="body", given=type(how.body).__name__, remedy=remedy)
     if isinstance(table.view, SystemTable):
         raise InvalidError("metadata is not read as a stream", table=table.name)
     if table.options.is_set("scan.fallback-branch"):

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, cast
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import InvalidError, check_types, names_listed
 from bucketlake.ops.stream.limits import Limits
 from bucketlake.options.options import option_keys, option_text
 from bucketlake.spark.cluster import is_connect
 from bucketlake.spark.datasource import NEWEST_KNOWN, OWN_OPTIONS, source_of
 from bucketlake.spark.instants import as_shown, tells_otherwise
 from bucketlake.spark.stream.batch_done import KEPT, BatchDone
-from bucketlake.spark.stream.checkpoint import Query
+from bucketlake.spark.stream.checkpoint import Query, check_query, check_trigger
 from bucketlake.spark.stream.sink import Sink, Written, check_mode
 from bucketlake.spark.types import quoted
 from bucketlake.spark.write.writer import WriteRequest, check_columns
@@ -45,6 +45,8 @@ def read(
     scan_options: Mapping[str, Any],
 ) -> DataFrame:
     """A streaming DataFrame of the table's rows and changes."""
+    columns = None if columns is None else names_listed(columns)
+    check_types((str, type(None)), 'write it as SQL: where="id > 3"', where=where)
     options = {key: option_text(value) for key, value in option_keys(scan_options).items() if value is not None}
     table = table.with_options({key: options.pop(key) for key in (LEGACY_TIMESTAMPS,) if key in options})
     Limits.of(
@@ -80,7 +82,9 @@ class Streaming:
 
 def write(spark: SparkSession, table: Table, frame: DataFrame, how: Streaming) -> TableQuery:
     """Start a query that writes a streaming DataFrame into the table. What it cannot do is refused before it starts."""
-    if not frame.isStreaming:
+    check_query(how.checkpoint, on_batch=how.told)
+    check_trigger(how.trigger)
+    if not getattr(frame, "isStreaming", False):
         raise InvalidError("not a streaming DataFrame", table=table.name, remedy="use write()")
     table = table.for_writing()
     check_mode(table, how.mode)
@@ -90,9 +94,6 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, how: Streaming) -
     query_of = Query(name, str(how.checkpoint), spark, table.store.env)
     sink = Sink(table, query_of, Written(how.mode, told=how.told), batches)
     stream = frame.writeStream.queryName(name).outputMode(how.mode).option("checkpointLocation", str(how.checkpoint))
-    if how.trigger is not None and not isinstance(how.trigger, Mapping):
-        remedy = """{"processingTime": "5 seconds"}, or {"availableNow": True}"""
-        raise InvalidError("a trigger is a mapping", trigger=how.trigger, remedy=remedy)
     if how.trigger is not None:
         stream = stream.trigger(**how.trigger)
     query = cast("TableQuery", stream.foreachBatch(sink).start())

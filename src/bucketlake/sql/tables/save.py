@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, UnsupportedError, check_types
 from bucketlake.options.engines import CONNECTOR_KEYS
 from bucketlake.options.options import option_keys, option_text
 from bucketlake.spark import instants
@@ -43,6 +43,8 @@ _WHERE = ("replace_where", "replaceWhere")
 
 def save(lake: Lake, frame: DataFrame, request: Saving) -> Snapshot | None:
     """Write the frame as `Lake.write_table` says; the new snapshot, None where there was nothing to commit."""
+    check_types(str, f"use {', '.join(sorted(_MODES))}", mode=request.mode)
+    check_types(str, "write `database.table`, as a text", name=request.name)
     mode = _MODES.get(request.mode.lower())
     if mode is None:
         upsert = "append: in a table with a primary key it upserts" if request.mode.lower() in _UPSERTS else None
