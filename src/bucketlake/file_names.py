@@ -25,6 +25,7 @@ _OWN = "8b0c-a1ce"
 _WRITTEN_HERE = re.compile(rf"[0-9a-f]{{8}}-[0-9a-f]{{4}}-{_OWN}-[0-9a-f]{{12}}-[0-9]+\.")
 _PART = r"(?:`(?:[^`]|``)+`|[^.`]+)+"
 _PIECE = re.compile(r"`((?:[^`]|``)+)`|[^.`]+")
+_LISTED = re.compile(r"\s*`((?:[^`]|``)+)`\s*(?:,|\Z)|([^,]*)(?:,|\Z)")
 _ODD = frozenset(["", ".", ".."])
 
 
@@ -182,6 +183,18 @@ def parts_of(text: str) -> list[str]:
     if not re.fullmatch(rf"{_PART}(?:\.{_PART})*", text):
         return []
     return [_PIECE.sub(_unquoted, part) for part in re.findall(_PART, text)]
+
+
+def names_of(text: str) -> list[str]:
+    """Names between commas, without the blanks around them; in backticks, which are doubled within, any name."""
+    found = [(piece[1], (piece[2] or "").strip()) for piece in _LISTED.finditer(text)]
+    return [quoted.replace("``", "`") if quoted else plain for quoted, plain in found if quoted or plain]
+
+
+def text_of(names: Iterable[str]) -> str:
+    """The text of which `names_of` makes these names."""
+    plain = re.compile(r"[^\s,`](?:[^,]*[^\s,])?")
+    return ",".join(name if plain.fullmatch(name) else "`" + name.replace("`", "``") + "`" for name in names)
 
 
 def _unquoted(piece: re.Match[str]) -> str:

@@ -373,6 +373,7 @@ def test_arguments_of_another_type(classic: Lake, tmp_path: Path, monkeypatch: p
         partial(table.write_stream, stream, more, mode=5),
         partial(table.process_stream, None, more),
         partial(table.process_stream, print, more, trigger="5 seconds"),
+        partial(table.process_stream, print, more, trigger={"once": False}),
         partial(table.read_stream, columns="kv"),
         partial(table.read_stream, where=5),
         partial(table.write_batch, classic.sql("SELECT 1 AS k, 'a' AS v"), "q", None),
@@ -392,3 +393,17 @@ def test_arguments_of_another_type(classic: Lake, tmp_path: Path, monkeypatch: p
     assert not classic.spark.streams.active
     classic.sql("INSERT INTO db.typed VALUES (1, 'a')")
     assert table.read(columns=(name for name in ("v", "k"))).collect() == [("a", 1)]
+
+
+def test_columns_of_any_name(classic: Lake) -> None:
+    classic.sql("CREATE TABLE db.named (`a,b` INT, ` s ` INT, `x``y` INT, z INT)")
+    classic.sql("INSERT INTO db.named VALUES (1, 2, 3, 4)")
+    table = classic.table("db.named")
+    names = ["z", "a,b", "x`y", " s "]
+    frame = table.read_stream(columns=names, where="`a,b` = 1")
+    query = frame.writeStream.format("memory").queryName("named").trigger(availableNow=True).start()
+    query.awaitTermination(60)
+    found = classic.spark.table("named")
+    assert (found.columns, found.collect()) == (names, [(4, 1, 3, 2)])
+    of_source = classic.spark.read.format("bucketlake").option("columns", "`a,b`, z").load(table.path)
+    assert (of_source.columns, of_source.collect()) == (["a,b", "z"], [(1, 4)])

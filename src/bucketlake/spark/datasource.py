@@ -1,9 +1,9 @@
 """`spark.read.format("bucketlake").load(path)` and `df.write.format("bucketlake").mode(…).save(path)`.
 
 Rows cross between the JVM and Python here, both ways: `Lake.table(…)` is the fast way in. Spark tells a Python source
-neither the columns nor the filters of a query, so they are options: `columns` ("a,b"), `where` (a SQL condition), and
-every dynamic option of the table (`scan.snapshot-id`, …). A table of the warehouse that was connected last has a name
-too: options `table` ("t", "db.t") and `database`.
+neither the columns nor the filters of a query, so they are options: `columns` ("a,b", in backticks any name), `where`
+(a SQL condition), and every dynamic option of the table (`scan.snapshot-id`, …). A table of the warehouse that was
+connected last has a name too: options `table` ("t", "db.t") and `database`.
 
 Spec: docs/spec/reading.md#data-source, docs/dataframes.md
 """
@@ -35,6 +35,7 @@ from bucketlake.catalog import DEFAULT_DATABASE, open_catalog, open_named, parse
 from bucketlake.catalogs.names import Identifier, name_of_folder, written
 from bucketlake.env.object_store import STORAGE_PREFIXES, open_env
 from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.file_names import names_of
 from bucketlake.ops.buckets.postpone import counts_rows
 from bucketlake.ops.cluster.order import write_order
 from bucketlake.ops.cluster.rows import incoming_in_order
@@ -311,8 +312,7 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
 
     def _fields(self, table: Table) -> Sequence[DataField]:
         text = self.options.get("columns")
-        names = None if text is None else [name.strip() for name in text.split(",") if name.strip()]
-        return table.schema.select(column_names(table.schema, names))
+        return table.schema.select(column_names(table.schema, None if text is None else names_of(text)))
 
 
 @dataclass

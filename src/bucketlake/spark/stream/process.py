@@ -79,6 +79,8 @@ class Trigger:
         if len(given) != 1 or not set(given) <= known:
             raise InvalidError("no such trigger", trigger=dict(given), remedy=f"one of {sorted(known)}")
         span = given.get("processingTime")
+        if span is None and True not in given.values():
+            raise InvalidError("a trigger that is off", trigger=dict(given), remedy="leave it out, or say True")
         return cls(
             None if span is None else parse_duration(str(span)), bool(given.get("once")), "availableNow" in given
         )

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from bucketlake.errors import InvalidError, check_types, names_listed
+from bucketlake.file_names import text_of
 from bucketlake.ops.stream.limits import Limits
 from bucketlake.options.options import option_keys, option_text
 from bucketlake.spark.cluster import is_connect
@@ -54,7 +55,7 @@ def read(
     )  # or error
     apart = tells_otherwise(table.schema)  # a condition is about rows as they are shown
     if columns is not None and not apart:
-        options["columns"] = ",".join(columns)
+        options["columns"] = text_of(columns)
     if where is not None and not apart:
         options["where"] = where
     # The process that looks where a stream begins starts after the query: what is written meanwhile belongs to it.
