@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException, ParseException, SparkRuntimeException
+from tests.sql.sessions import session
 
 import bucketlake
 from bucketlake.errors import (
@@ -586,3 +587,47 @@ def test_partition_columns_that_differ_only_in_case(classic: Lake) -> None:
     ):
         with pytest.raises(ParseException, match="partition column p is given twice"):
             classic.sql(statement)
+
+
+def test_partition_columns_in_any_case(classic: Lake) -> None:
+    """Spark finds them so, in statements and of DataFrames; with `spark.sql.caseSensitive` it does not."""
+    classic.sql("USE db")
+    classic.sql("CREATE TABLE a (k INT, p STRING) PARTITIONED BY (P)")
+    classic.sql("CREATE TABLE b PARTITIONED BY (`P`) AS SELECT 1 AS k, 'x' AS p")
+    classic.write_table(classic.sql("SELECT 1 AS k, 'x' AS p"), "c", partition_by="P")
+    classic.sql("CREATE OR REPLACE TABLE a PARTITIONED BY (P) AS SELECT 1 AS k, 'x' AS p")
+    assert [classic.table(name).schema.partition_keys for name in "abc"] == [("p",)] * 3
+    with pytest.raises(InvalidError, match="duplicate"):
+        classic.sql("CREATE TABLE d (k INT, p STRING) PARTITIONED BY (p, P)")
+    with session(classic, {"spark.sql.caseSensitive": "true"}), pytest.raises(InvalidError, match="find column P"):
+        classic.sql("CREATE TABLE d (k INT, p STRING) PARTITIONED BY (P)")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE TABLE u (k INT, K INT)",
+        "CREATE TABLE u (k INT, s STRUCT<a: INT, b: ARRAY<STRUCT<c: INT, C: INT>>>)",
+        "CREATE TABLE u AS SELECT 1 AS k, 2 AS K",
+        "CREATE OR REPLACE TABLE t AS SELECT 1 AS k, 2 AS K",
+        "ALTER TABLE t RENAME COLUMN v TO K",
+        "ALTER TABLE t RENAME COLUMN s.b TO A",
+        "ALTER TABLE t ADD COLUMNS (w INT, W INT)",
+        "ALTER TABLE t ADD COLUMNS (w STRUCT<c: INT, C: INT>)",
+        "ALTER TABLE t ADD COLUMN s.A INT",
+    ],
+)
+def test_columns_that_no_statement_could_tell_apart(classic: Lake, text: str) -> None:
+    """As Spark refuses them: every later mention of such a column would be ambiguous."""
+    classic.sql("USE db")
+    classic.sql("CREATE TABLE t (k INT, v STRING, s STRUCT<a: INT, b: INT>)")
+    before = classic.table("t").schema
+    with pytest.raises((InvalidError, AlreadyExistsError), match="COLUMN_ALREADY_EXISTS|column exists"):
+        classic.sql(text)
+    assert (classic.table("t").schema, classic.tables()) == (before, ["db.t"])
+    classic.sql("ALTER TABLE t RENAME COLUMN k TO K")
+    with session(classic, {"spark.sql.caseSensitive": "true"}):
+        classic.sql("ALTER TABLE t RENAME COLUMN v TO k")
+        classic.sql("CREATE TABLE copied LIKE t")
+    assert classic.table("copied").schema.field_names == ("K", "k", "s")
+    classic.sql("CREATE TABLE again LIKE copied")

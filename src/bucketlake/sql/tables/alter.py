@@ -19,14 +19,14 @@ from bucketlake.spark.assignment import Rules
 from bucketlake.spark.instants import of_session
 from bucketlake.sql.query import query
 from bucketlake.sql.tables import partitions, tags
-from bucketlake.sql.tables.columns import Sensitive, has_column, spelled
+from bucketlake.sql.tables.columns import Sensitive, has_column, refuse_alike, spelled
 from bucketlake.sql.tables.create import refuse_computed
 from bucketlake.sql.tables.create_table import COMMENT
 from bucketlake.sql.tables.ddl import accept_database, partition_spec
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.text import Cursor, Token
-from bucketlake.types.model import DataType
+from bucketlake.types.model import DataField, DataType
 from bucketlake.types.parse import Dialect, parse_type_text
 from bucketlake.values import dataclass
 
@@ -99,6 +99,10 @@ class _Change:
             for change in (self._of_session(lake, change) for change in self.changes)
             if not self._idle(schema, change, sensitive)
         ]
+        added = [(_parts(one.column), one.type) for one in changes if isinstance(one, core.AddColumn)]
+        if added and not sensitive():
+            for parent in {path[:-1] for path, _ in added}:
+                refuse_alike([DataField(0, path[-1], kind) for path, kind in added if path[:-1] == parent], parent)
         if changes:
             lake.catalog.alter_table(name.full, *changes)
 
@@ -145,6 +149,10 @@ def meant(schema: core.TableSchema, change: core.SchemaChange | _Default, sensit
             after = spelled(schema, (*parent, after), sensitive)[-1]
         return replace(change, column=(*parent, path[-1]), after=after)
     path = spelled(schema, path, sensitive)
+    if isinstance(change, core.RenameColumn) and change.name.lower() != path[-1].lower():
+        target = (*path[:-1], change.name)
+        if has_column(schema, target, sensitive):
+            raise AlreadyExistsError("column exists", column=".".join(target), remedy="choose another name")
     if isinstance(change, core.UpdatePosition) and change.after is not None:
         beside = spelled(schema, (*path[:-1], change.after), sensitive)[-1]
         return replace(change, column=path, after=beside)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from bucketlake.errors import InvalidError, NotFoundError, did_you_mean
 from bucketlake.schema.schema import TableSchema
-from bucketlake.types.model import DataType, Root
+from bucketlake.types.model import DataField, DataType, Root
 
 Sensitive = Callable[[], bool]  # asks the session whether names differ by case, only where it matters
 
@@ -36,6 +36,28 @@ def has_column(schema: TableSchema, path: str | Sequence[str], sensitive: Sensit
     except NotFoundError:
         return False
     return True
+
+
+def refuse_alike(fields: Sequence[DataField], path: tuple[str, ...] = ()) -> None:
+    """InvalidError for columns, or members of rows, whose names differ in case alone: a session that reads names
+    without it could not ask for any of them."""
+    taken: dict[str, str] = {}
+    for item in fields:
+        other = taken.setdefault(item.name.lower(), item.name)
+        if other != item.name:
+            raise InvalidError(
+                f"[COLUMN_ALREADY_EXISTS] The column `{'.'.join((*path, item.name.lower()))}` already exists",
+                columns=[other, item.name],
+                remedy="choose another name: SET spark.sql.caseSensitive = true tells them apart",
+            )
+        _refuse_alike_within(item.type, (*path, item.name))
+
+
+def _refuse_alike_within(kind: DataType, path: tuple[str, ...]) -> None:
+    refuse_alike(kind.fields, path)
+    for part in (kind.key, kind.element):
+        if part is not None:
+            _refuse_alike_within(part, path)
 
 
 def _member(members: dict[str, DataType], step: str, sensitive: Sensitive, path: Sequence[str]) -> str:

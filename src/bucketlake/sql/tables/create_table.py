@@ -30,11 +30,13 @@ from bucketlake.schema.default import stored_default
 from bucketlake.schema.given import new_schema
 from bucketlake.schema.schema import TableSchema
 from bucketlake.spark import instants
+from bucketlake.spark.settings import is_case_sensitive
 from bucketlake.spark.types import as_nullable, field_types, quoted
 from bucketlake.spark.write.parquet_rows import Source
 from bucketlake.spark.write.writer import WriteRequest, write
 from bucketlake.sql.query import query
 from bucketlake.sql.rows.target import may_read
+from bucketlake.sql.tables.columns import refuse_alike
 from bucketlake.sql.tables.create import CreateTable
 from bucketlake.sql.tables.foreign import refuse_like
 from bucketlake.sql.text import names
@@ -277,6 +279,17 @@ def _filled_afterwards(lake: Lake, draft: Table, frame: DataFrame, request: Writ
 
 
 def _definition(lake: Lake, clause: CreateTable, frame: DataFrame | None) -> _Definition:
+    made = _written(lake, clause, frame)
+    if not is_case_sensitive(lake.spark):  # Spark finds the columns of PARTITIONED BY so
+        if not made.copied:
+            refuse_alike(made.fields)
+        own = {item.name: item.name for item in made.fields}
+        by_case = {name.lower(): name for name in reversed(own)}
+        made.partition_keys = [own.get(name) or by_case.get(name.lower(), name) for name in made.partition_keys]
+    return made
+
+
+def _written(lake: Lake, clause: CreateTable, frame: DataFrame | None) -> _Definition:
     options = dict(clause.options)
     comment = options.pop(COMMENT, None)
     made = _Definition(
