@@ -56,6 +56,7 @@ from bucketlake.values import dataclass
 Merger = Callable[["LakeTable", MergeBuilder], Snapshot | None]
 
 
+MOST_LIMIT = (1 << 31) - 1  # rows that DataFrame.limit takes
 _NAMES = {**OF_OTHERS, "append": "table.write(frame)", "upsert": "table.write(frame), which upserts"}
 
 
@@ -119,9 +120,11 @@ class LakeTable(Streams):
         """
         if limit is not None:
             whole("limit", limit, 0)
+            if limit > MOST_LIMIT:
+                raise InvalidError("Spark takes no such limit", limit=limit, most=MOST_LIMIT, remedy="leave it out")
         table = _as_changes(self.table, scan_options)
         frame = reader.read(self._running, table, columns, condition_text(where), scan_options, limit)
-        return frame if limit is None else frame.limit(min(limit, 2**31 - 1))
+        return frame if limit is None else frame.limit(limit)
 
     def read_stream(
         self, columns: Sequence[str] | None = None, where: str | None = None, **scan_options: Any
