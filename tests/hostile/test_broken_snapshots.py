@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import bucketlake
-from bucketlake import CorruptError, NotFoundError, Table
+from bucketlake import CorruptError, InvalidError, NotFoundError, Table
 from bucketlake.ops.check.fsck import FsckRequest, fsck
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.schema.change import AddColumn
@@ -180,3 +180,25 @@ def test_a_damaged_name_of_an_index_manifest_is_not_handed_on(tmp_path: Path) ->
     assert sorted(place for place in tmp_path.rglob("*") if place.is_file()) == files
     again.rollback_to(1)
     assert again.write_arrow(ROWS).id == 2
+
+
+def test_partition_statistics_of_another_table_name_the_manifest(tmp_path: Path) -> None:
+    """The schema file of a partitioned table in the place of one without partitions."""
+    catalog = bucketlake.open(tmp_path)
+    table = catalog.create_table("t", ROWS.schema, [], ["k"], {"bucket": "1"})
+    other = catalog.create_table("o", ROWS.schema, ["v"], ["k", "v"], {"bucket": "1"})
+    table.write_arrow(ROWS)
+    Path(table.path, "schema", "schema-0").write_bytes(Path(other.path, "schema", "schema-0").read_bytes())
+    with pytest.raises(CorruptError, match=r"partition statistics .*file=manifest-"):
+        catalog.table("t").write_arrow(ROWS)
+
+
+def test_a_stored_index_of_no_column_is_named_by_updates(tmp_path: Path) -> None:
+    catalog = bucketlake.open(tmp_path)
+    table = catalog.create_table("t", ROWS.schema, [], [], {"file-index.bloom-filter.columns": "v"})
+    table.write_arrow(ROWS)
+    stored = Path(table.path, "schema", "schema-0")
+    tree = json.loads(stored.read_text())
+    stored.write_text(json.dumps({**tree, "options": {"file-index.bloom-filter.columns": "gone"}}))
+    with pytest.raises(InvalidError, match=r"Column 'gone' specified in 'file-index"):
+        catalog.table("t").update({"v": 2}, "k = 1")

@@ -100,6 +100,16 @@ def indexed_type(spec: IndexSpec, field: DataField) -> DataType:
     return field.type if spec.key is None or field.type.element is None else field.type.element
 
 
+def indexed_field(spec: IndexSpec, by_name: Mapping[str, DataField]) -> DataField:
+    """The column that an index is of, among those of the table; InvalidError where there is none of its name."""
+    if spec.column in by_name:
+        return by_name[spec.column]
+    raise InvalidError(
+        f"Column '{spec.column}' specified in 'file-index.<index-type>.columns' does not exist in table schema."
+        f" Existing columns: [{', '.join(by_name)}]."
+    )
+
+
 def validate_file_indexes(options: Mapping[str, str], fields: Sequence[DataField]) -> None:
     """Raise InvalidError for an index of an unknown type, on an unknown column, on a type that it does not take, or
     with an option that has no meaning.
@@ -108,12 +118,7 @@ def validate_file_indexes(options: Mapping[str, str], fields: Sequence[DataField
     """
     by_name = {item.name: item for item in fields}
     for spec in index_specs(options):
-        field = by_name.get(spec.column)
-        if field is None:
-            raise InvalidError(
-                f"Column '{spec.column}' specified in 'file-index.<index-type>.columns' does not exist in table schema."
-                f" Existing columns: [{', '.join(by_name)}]."
-            )
+        field = indexed_field(spec, by_name)
         if spec.kind not in _TYPES:
             raise InvalidError(
                 f"Can't find file index for type: {spec.kind}", column=spec.name, remedy=f"use {' | '.join(_TYPES)}"

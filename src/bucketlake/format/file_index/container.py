@@ -33,6 +33,7 @@ from bucketlake.schema.file_indexes import (
     BSI,
     RANGE_BITMAP,
     IndexSpec,
+    indexed_field,
     indexed_type,
     option_value,
 )
@@ -298,13 +299,13 @@ class _Gathered:
 class FileIndexBuilder:
     """Builds the index of one data file from its batches. `fields`: the columns that `specs` name, among others.
 
-    Raises: InvalidError where the filters that `specs` ask for are more than an index may have."""
+    Raises: InvalidError where the filters that `specs` ask for are more than an index may have, or name no column."""
 
     def __init__(self, specs: Sequence[IndexSpec], fields: Sequence[DataField]) -> None:
         by_name = {item.name: item for item in fields}
         filters = [spec for spec in specs if spec.kind == BLOOM_FILTER]
         _check_size(sum(bits_of(option_value(spec, "items"), option_value(spec, "fpp")) // 8 for spec in filters))
-        self._writers = [(spec, _writer(spec, indexed_type(spec, by_name[spec.column]))) for spec in specs]
+        self._writers = [(spec, _writer(spec, indexed_type(spec, indexed_field(spec, by_name)))) for spec in specs]
 
     def update(self, batch: pa.RecordBatch) -> None:
         """Add rows in the canonical layout of the columns. Raises: InvalidError naming a column whose values an index

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from bucketlake.format.metadata.manifest import ManifestEntry, ManifestFile
 from bucketlake.format.row.binary_row import without_arity_header
 from bucketlake.format.row.order import NULL, Rank, ranked_row
+from bucketlake.ops.table.partition_stats import partition_bounds
 from bucketlake.ops.table.store import Store
 from bucketlake.types.model import Root
 
@@ -53,8 +54,7 @@ def overlapping(store: Store, manifests: Sequence[ManifestFile]) -> frozenset[st
     types = [item.type for item in store.schema.partition_fields]
     ranges = []
     for manifest in manifests:
-        low = ranked_row(without_arity_header(manifest.partition_stats.min_values), types)[column]
-        high = ranked_row(without_arity_header(manifest.partition_stats.max_values), types)[column]
+        low, high = (bounds[column] for bounds in partition_bounds(manifest, types))
         if low is not NULL and high is not NULL:
             ranges.append((low, high, manifest))
     ranges.sort(key=lambda one: (one[0], one[1]))

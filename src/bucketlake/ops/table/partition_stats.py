@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from bucketlake.errors import CorruptError
 from bucketlake.format.metadata.manifest import ManifestFile, SimpleStats
 from bucketlake.format.row.binary_row import decode_row, serialized, without_arity_header
 from bucketlake.format.row.order import NULL, Rank, ranked_row
@@ -39,8 +40,7 @@ def may_hold(manifest: ManifestFile, partitions: Iterable[bytes], types: Sequenc
     stats = manifest.partition_stats
     if not types:
         return any(True for _ in partitions)
-    low = ranked_row(without_arity_header(stats.min_values), types)
-    high = ranked_row(without_arity_header(stats.max_values), types)
+    low, high = partition_bounds(manifest, types)
     nulls = stats.null_counts or (None,) * len(types)
     entries = manifest.num_added_files + manifest.num_deleted_files
     for partition in partitions:
@@ -49,6 +49,18 @@ def may_hold(manifest: ManifestFile, partitions: Iterable[bytes], types: Sequenc
         if all(_covers(value, (lo, hi), count, entries, kind) for value, lo, hi, count, kind in fields):
             return True
     return False
+
+
+def partition_bounds(manifest: ManifestFile, types: Sequence[DataType]) -> tuple[tuple[Rank, ...], tuple[Rank, ...]]:
+    """Smallest and largest value of each partition column, as ranks. CorruptError naming the manifest where they are no
+    rows of these types."""
+    stats = manifest.partition_stats
+    try:
+        low = ranked_row(without_arity_header(stats.min_values), types)
+        return low, ranked_row(without_arity_header(stats.max_values), types)
+    except CorruptError as error:
+        what = "partition statistics of a manifest are no partitions of the table"
+        raise CorruptError(what, file=manifest.file_name, reason=str(error)) from error
 
 
 def _covers(value: Rank, bounds: tuple[Rank, Rank], nulls: int | None, entries: int, kind: DataType) -> bool:
