@@ -519,3 +519,34 @@ def test_a_branch_is_not_made_of_a_damaged_schema(tmp_path: Path) -> None:
     with pytest.raises(CorruptError, match="schema-0"):
         table.refresh().create_branch("b")
     assert not table.branches()
+
+
+@pytest.mark.parametrize("way", ["fast_forward", "rollback_to"])
+def test_a_damaged_tag_is_told_before_anything_goes(tmp_path: Path, way: str) -> None:
+    table, states = filled(tmp_path, "keyed")
+    table.create_tag("old", 1)
+    table.create_tag("hurt")
+    table.create_branch("b", "old")
+    path = Path(table.store.paths.tag("hurt"))
+    path.write_bytes(path.read_bytes()[:50])
+    before = paths(table)
+    with pytest.raises(CorruptError, match="tag-hurt.*delete the tag"):
+        getattr(table, way)("b" if way == "fast_forward" else "old")
+    assert paths(table) == before
+    assert rows_of(table.refresh()) == states[max(states)]
+    assert table.delete_tag("hurt") and not table.delete_tag("hurt")
+    getattr(table, way)("b" if way == "fast_forward" else "old")
+    assert rows_of(table.refresh()) == states[1]
+
+
+def test_a_tag_is_deleted_beside_a_damaged_one(tmp_path: Path) -> None:
+    table, states = filled(tmp_path, "keyed")
+    table.create_tag("one", 1)
+    table.create_tag("hurt", 2)
+    table.expire_snapshots(retain_max=1, retain_min=1)
+    path = Path(table.store.paths.tag("hurt"))
+    whole = path.read_bytes()
+    path.write_bytes(b"")
+    assert table.delete_tag("one")
+    path.write_bytes(whole)
+    assert list(table.tags()) == ["hurt"] and rows_of(table, scan_tag_name="hurt") == states[2]

@@ -161,8 +161,8 @@ def fast_forward(store: Store, name: str) -> None:
     other's first snapshot on go, and the other's take their place, oldest first.
 
     Errors: InvalidError, NotFoundError (also where the table is dropped meanwhile), CorruptError where the branch has
-    schemas or metadata of its newest snapshot that cannot be read; ConflictError where a writer commits between: what
-    was taken over stays.
+    schemas or metadata of its newest snapshot, or one of the two a tag, that cannot be read; ConflictError where a
+    writer commits between: what was taken over stays.
     """
     current = store.branch_name
     if name == MAIN:
@@ -181,6 +181,7 @@ def fast_forward(store: Store, name: str) -> None:
     if by_catalog(store, "forward_branch", name=name):
         return
     base, own = _common(store, taken[0]), _own_schemas(store)
+    store.tags()  # which of them go must be known by then
     shared = {number: data for number, data in own.items() if schemas.get(number) == data}
     brought = {store.paths.schema(number): data for number, data in schemas.items() if number not in shared}
     brought |= {store.paths.tag(tag): encode_snapshot(held) for tag, held in tags.items()}

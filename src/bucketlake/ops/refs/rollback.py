@@ -110,14 +110,16 @@ def rollback(store: Store, target: Snapshot, tag: str | None = None) -> None:
     `tag`: the name that it was found by. Files of later snapshots may be damaged: only their names are looked at. That
     of the target is written anew where a tag has what it held.
 
-    Errors: those of `require_metadata`, before anything goes; InvalidError where REPLACE TABLE came after the target,
-    or its rows would be merged otherwise by now; ConflictError where writers commit faster than they can
-    be taken back; StorageError. A rollback that died is finished by another one to the same snapshot.
+    Errors: those of `require_metadata`, and CorruptError for a tag that cannot be read, before anything goes;
+    InvalidError where REPLACE TABLE came after the target, or its rows would be merged otherwise by now; ConflictError
+    where writers commit faster than they can be taken back; StorageError. A rollback that died is finished by another
+    one to the same snapshot.
     """
     require_metadata(store, target)
     _refuse_other_meaning(store, target)
     if by_catalog(store, "rollback", snapshot=target.id, tag=tag):
         return
+    store.tags()  # which of them go must be known by then
     _write_anew(store, target)
     begun = already_done(
         "snapshots behind the one to go back to may be gone", "roll back again", table=store.paths.root

@@ -269,27 +269,33 @@ def is_held(store: Store, snapshot: Snapshot, but: str) -> bool:
 def delete_tag(store: Store, name: str) -> bool:
     """Remove a tag, and if its snapshot has expired the files that nothing else needs; False if there is none.
 
-    The name goes first: what dies on the way leaves orphans.
+    The name goes first: what dies on the way leaves orphans. So does a tag whose file is damaged.
     """
     path = _checked_path(store, name)
-    tag = store.find_tag(name)
-    if tag is None:
+    try:
+        tag, damaged = store.find_tag(name), False
+    except CorruptError:
+        tag, damaged = None, True
+    if tag is None and not damaged:
         return False
     store.env.storage.delete(path)
     unmark_tag(store, name)
-    _discard(store, tag)
+    if tag is not None:
+        _discard(store, tag)
     return True
 
 
 def _discard(store: Store, tag: Snapshot) -> None:
     """Remove what only a tag needed that is gone. What cannot be told for certain stays, as orphans."""
-    if is_held(store, tag, ""):
-        return
     for _ in range(ATTEMPTS):
         try:
+            if is_held(store, tag, ""):
+                return
             removal: Removal = tag_removal(store, tag)
         except NotFoundError:
             continue  # something expired while it was looked at
+        except CorruptError:
+            return  # of this tag's metadata, or of another's
         remove(store, removal, bool(store.options.get("snapshot.clean-empty-directories")))
         return
 

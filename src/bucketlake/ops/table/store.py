@@ -283,13 +283,17 @@ class Store:
         return found
 
     def find_tag(self, name: str) -> Snapshot | None:
-        """The snapshot that a tag holds, or None."""
+        """The snapshot that a tag holds, or None. CorruptError with what to do where its file is damaged."""
         path = self.paths.tag(name)
         try:
             data = self.env.storage.read(path)
         except NotFoundError:
             return None
-        return decode_snapshot(data, path)
+        try:
+            return decode_snapshot(data, path)
+        except CorruptError as error:
+            remedy = "restore the tag's file from a copy, or delete the tag"
+            raise CorruptError(error.what, **error.details, remedy=remedy) from error
 
     def tags(self) -> dict[str, Snapshot]:
         """All tags by name."""
