@@ -154,9 +154,9 @@ class Watched(Table):
 
     __slots__ = ()
 
-    def to_batches(self, *given: Any, **more: Any) -> Iterator[pa.RecordBatch]:
+    def _rows_now(self, predicate: Any) -> Iterator[pa.RecordBatch]:
         HERE.found = found = set[Key]()
-        for batch in super().to_batches(*given, **more):
+        for batch in super()._rows_now(predicate):
             found.update(zip(batch["pt"].to_pylist(), batch["k"].to_pylist(), strict=True))
             yield batch
 
