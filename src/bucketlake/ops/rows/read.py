@@ -45,7 +45,7 @@ from bucketlake.predicate.evaluate import mask
 from bucketlake.predicate.tree import And, Predicate, columns_of, conjunction, is_exact, rename, restrict
 from bucketlake.schema.clustering import refuse_clustered
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, TRACKING, column_names
-from bucketlake.types.encoded import fitting
+from bucketlake.types.encoded import fitting, plain
 from bucketlake.types.model import DataField, arrow_schema
 
 Positions = npt.NDArray[np.int64]
@@ -137,7 +137,8 @@ def read_rows(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one file of a raw split, less those of the mask, with all columns of `store.schema` or these."""
     wanted = store.schema.fields if fields is None else fields
-    return SplitReader(store, replace(split, deletions={}), wanted).rows_of(file, left_out)
+    names = frozenset(item.name for item in wanted)
+    return map(plain, SplitReader(store, replace(split, deletions={}), wanted, encoded=names).rows_of(file, left_out))
 
 
 class SplitReader:

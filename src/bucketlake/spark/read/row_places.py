@@ -25,7 +25,7 @@ from bucketlake.ops.rows.deletions import Mask, load_all_deletions, packed
 from bucketlake.ops.rows.read import read_rows
 from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.table.messages import Split
-from bucketlake.ops.table.store import Store
+from bucketlake.ops.table.store import Store, parallel
 from bucketlake.schema.schema import TRACKING
 from bucketlake.spark import actions
 from bucketlake.spark.cluster import ensure_package, parallelism, rows_made, run_tasks, unpickled
@@ -74,6 +74,9 @@ class Chosen:
         """The rows named, as bits of words."""
         mask = self.left_out()
         return packed(mask if self.others else ~mask).view(np.int64)
+
+
+DRIVER_ROWS = 2_000_000  # stored rows among which the driver looks for few by itself
 
 
 def live(store: Store, splits: Sequence[Split]) -> list[Chosen]:
@@ -182,8 +185,10 @@ def stored_with_places(spark: SparkSession, store: Store, files: Sequence[Chosen
     """As `rows_with_places`, values as they are stored."""
     fields = store.schema.fields
     items = list(enumerate(files))
-    if is_small(files):
-        batches = list(PlaceScan(store).batches(items))
+    few = is_small(files)
+    if few and sum(chosen.file.row_count for chosen in files) <= DRIVER_ROWS:
+        parts = parallel(lambda item: list(PlaceScan(store).batches([item])), items, parallelism(spark))
+        batches = [batch for part in parts for batch in part]
         schema = _schema(store)
         if not batches:
             return spark.createDataFrame([], schema)
@@ -192,7 +197,7 @@ def stored_with_places(spark: SparkSession, store: Store, files: Sequence[Chosen
     others: list[tuple[int, Chosen]] = []
     for number, chosen in items:
         found = native.FileAt(path_of(store, chosen.split, chosen.file), chosen.file, chosen.split.partition)
-        if found.format == "parquet" and native.is_native(store, found, fields):
+        if not few and found.format == "parquet" and native.is_native(store, found, fields):
             scanned.append((number, found))
         else:
             others.append((number, chosen))
