@@ -232,9 +232,10 @@ ABOUT_KEYS = {  # and whether stored rows can be asked
     "a < 10 AND b >= 0": (False, lambda a: a < 10),
     "a = (SELECT max(id) FROM range(8))": (False, lambda a: a == 7),
     "own(a) = 4": (False, lambda a: a == 4),
+    "`own`(a) = 4 OR `abs`(a) = 3": (False, lambda a: a in (3, 4)),
     "a = __paimon_bucket + 5": (False, lambda a: a == 5),
 }
-SOME = ["a % 3 = 0 AND abs(a - 30) < 20", "100 / (a - 25) > 10", "own(a) = 4"]
+SOME = ["a % 3 = 0 AND abs(a - 30) < 20", "100 / (a - 25) > 10", "own(a) = 4", "`own`(a) = 4 OR `abs`(a) = 3"]
 
 
 @pytest.mark.parametrize("kind", later(["keyed", "keyed marked"], 1))

@@ -225,8 +225,8 @@ class Target:
         if any(isinstance(node, exp.Column) and node.name.lower() not in known for node in nodes):
             return False
         tokens = Cursor(self.condition).tokens
-        words = {one.value.upper() for one, then in pairwise(tokens) if one.kind == "word" and then.value == "("}
-        calls = words - _PLAIN_WORDS
+        before = [one for one, then in pairwise(tokens) if then.value == "(" and one.kind in ("word", "quoted")]
+        calls = {one.value.upper() for one in before if one.kind == "quoted" or one.value.upper() not in _PLAIN_WORDS}
         return calls <= _PLAIN_CALLS.keys() and all(_is_sparks_own(lake.spark, name) for name in calls)
 
 
