@@ -165,11 +165,11 @@ def test_a_member_of_a_null_row_is_set(lake: bucketlake.Lake, options: str) -> N
 
 def test_names_that_differ_in_case_are_others_where_the_session_says_so(classic: Lake) -> None:
     lake = classic
-    lake.sql("CREATE TABLE db.t (k INT, s STRING, r STRUCT<a: INT, A: INT>)")
-    lake.sql("INSERT INTO db.t VALUES (1, 'x', named_struct('a', 1, 'A', 2))")
     merge = "MERGE INTO db.t t USING (SELECT 1 AS k, 'y' AS S) q ON t.k = q.k WHEN MATCHED THEN UPDATE SET "
     lake.spark.conf.set("spark.sql.caseSensitive", "true")
     try:
+        lake.sql("CREATE TABLE db.t (k INT, s STRING, r STRUCT<a: INT, A: INT>)")
+        lake.sql("INSERT INTO db.t VALUES (1, 'x', named_struct('a', 1, 'A', 2))")
         for statement in (
             "UPDATE db.t SET S = 'y'",
             "UPDATE db.t AS x SET X.s = 'y'",
