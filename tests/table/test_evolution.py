@@ -131,6 +131,28 @@ def test_older_handle_keeps_its_view(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keyed", [True, False])
+def test_a_branch_that_took_mains_place_is_read_by_its_own_schemas(tmp_path: Path, keyed: bool) -> None:
+    """Its later schemas have the numbers of those that main had, which the handle knows."""
+    old = new_table(tmp_path, keyed)
+    old.alter(AddColumn("w", INT))
+    old = old.refresh()
+    old.write_arrow([{"k": 1, "v": 1, "s": "x", "w": 10}])
+    old.create_tag("one")
+    old.create_branch("b", "one")
+    main = old.alter(RenameColumn(("v",), "renamed"))
+    main.write_arrow([{"k": 2, "renamed": 2, "s": "x", "w": 20}])
+    assert rows(old) == [(1, 1, "x", 10), (2, 2, "x", 20)]
+    branch = bucketlake.open(tmp_path).table("t$branch_b")
+    branch = branch.alter(RenameColumn(("v",), "other"), RenameColumn(("w",), "renamed"))
+    branch.write_arrow([{"k": 3, "other": 3, "s": "x", "renamed": 30}])
+    main.refresh().fast_forward("b")
+    assert rows(old) == [(1, 1, "x", 10), (3, 3, "x", 30)]
+    old.write_arrow([{"k": 4, "v": 4, "s": "x", "w": 40}])
+    old.compact(full=True)
+    assert rows(old) == rows(old.refresh()) == [(1, 1, "x", 10), (3, 3, "x", 30), (4, 4, "x", 40)]
+
+
+@pytest.mark.parametrize("keyed", [True, False])
 def test_an_older_handle_does_not_bend_values_of_newer_types(tmp_path: Path, keyed: bool) -> None:
     """Types that hold every value of the newer one are read as before; the others are refused by name."""
     old = new_table(tmp_path, keyed)

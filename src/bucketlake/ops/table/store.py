@@ -353,6 +353,7 @@ class Store:
     def check_same(self) -> None:
         """NotFoundError if the folder holds no table, ConflictError if it holds another one than was opened: its schema
         of the same number was made at another time. CorruptError."""
+        self._forget_replaced()
         path = self.paths.schema(self.schema.id)
         try:
             data = self.env.storage.read(path)
@@ -369,6 +370,23 @@ class Store:
         """As `check_same`; a table that a catalog manages is looked for by that."""
         if self.env.keeper is None or not self.env.keeper.manages:
             self.check_same()
+        else:
+            self._forget_replaced()
+
+    def _forget_replaced(self) -> None:
+        """Forget later schemas than the handle's own where a fast-forward put those of a branch into their place. All
+        up to one that both have are the same, so that the last tells of the others."""
+        later = [number for number in self._schemas if number > self.schema.id]
+        if not later:
+            return
+        path, known = self.paths.schema(max(later)), self._schemas.get(max(later))
+        try:
+            found = TableSchema.decode(self.env.storage.read(path), path, max(later))
+        except (NotFoundError, CorruptError):
+            found = None
+        if found != known:
+            for number in later:
+                self._schemas.pop(number, None)
 
     def check_holds(self, snapshot: Snapshot | None) -> None:
         """As `check_here`, of a table whose snapshot this is: one that was dropped is no empty one, and rows of one
