@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from tests.sql.sessions import session
 
 from bucketlake.errors import BucketlakeError
 from bucketlake.spark.read.reader import Need, pruned
@@ -155,7 +156,8 @@ class Bench:
     def load(self) -> None:
         """Make the tables, a few rows a file, some keys twice, and the views."""
         for name, rows in table_rows().items():
-            self.lake.sql(f"CREATE TABLE db.{name} {DDL[name]}")
+            with session(self.lake, {"spark.sql.caseSensitive": "true"}):
+                self.lake.sql(f"CREATE TABLE db.{name} {DDL[name]}")
             table = self.lake.catalog.table(f"db.{name}")
             for start in range(0, len(rows), 5):
                 table.write_arrow(pa.Table.from_pylist(rows[start : start + 5], table.arrow_schema))
