@@ -43,8 +43,14 @@ def members(known: Values, wanted: Values) -> Mask:
 
 def is_among(values: Values, others: Values) -> Mask:
     """Which of the values are among others of the same type, in any order."""
-    mask: Mask = np.asarray(pc.is_in(pa.array(values), value_set=pa.array(others)))
+    mask: Mask = np.asarray(pc.is_in(_as_arrow(values), value_set=_as_arrow(others)))
     return mask
+
+
+def _as_arrow(values: Values) -> pa.Array:
+    """The same numbers to Arrow: `pa.array` would load pandas to look at them."""
+    held = np.ascontiguousarray(values)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(held.dtype), len(held), [None, pa.py_buffer(held)])
 
 
 def without(values: npt.NDArray[T], others: npt.NDArray[T]) -> npt.NDArray[T]:
