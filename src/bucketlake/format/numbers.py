@@ -43,12 +43,15 @@ def members(known: Values, wanted: Values) -> Mask:
 
 def is_among(values: Values, others: Values) -> Mask:
     """Which of the values are among others of the same type, in any order."""
-    mask: Mask = np.asarray(pc.is_in(_as_arrow(values), value_set=_as_arrow(others)))
-    return mask
+    if not len(values):
+        return np.zeros(0, np.bool_)
+    found = pc.is_in(_as_arrow(values), value_set=_as_arrow(others)).cast(pa.uint8())
+    return np.frombuffer(found.buffers()[1], np.bool_, len(values))
 
 
 def _as_arrow(values: Values) -> pa.Array:
-    """The same numbers to Arrow: `pa.array` would load pandas to look at them."""
+    """The same numbers to Arrow, as above back again by their bytes: pyarrow loads pandas where it looks at arrays of
+    NumPy's or makes them."""
     held = np.ascontiguousarray(values)
     return pa.Array.from_buffers(pa.from_numpy_dtype(held.dtype), len(held), [None, pa.py_buffer(held)])
 
