@@ -228,6 +228,7 @@ ABOUT_KEYS = {  # and whether stored rows can be asked
     "pmod(hash(t.a, 7) * 0 + a, 4) = 1 OR A IN (8, 12)": (True, lambda a: a % 4 == 1 or a in (8, 12)),
     "NOT a & 1 = 0 AND CAST(a AS STRING) LIKE '1%'": (True, lambda a: a & 1 == 1 and str(a)[0] == "1"),
     "100 / (a - 25) > 10": (True, lambda a: 25 < a < 35),  # row 25 lives no more
+    r"a < 10 AND CAST(a AS STRING) <> '\\'": (False, lambda a: a < 10),
     "a < 10 AND rand() < 2": (False, lambda a: a < 10),
     "a < 10 AND b >= 0": (False, lambda a: a < 10),
     "a = (SELECT max(id) FROM range(8))": (False, lambda a: a == 7),

@@ -124,10 +124,8 @@ class Guard:
             end = min((chain for chain in anchors if chain > place.chain), default=None)
             behind = [chain for chain, _ in following.get(place.group, []) if chain > place.chain]
             if any(end is None or chain < end for chain in behind):
-                raise InvalidError(
-                    "Snapshot partition cannot be dropped.",
-                    table=self.store.paths.root,
-                    partition=self.store.paths.partition_texts(partition),
+                raise self._refusal(
+                    partition,
                     reason="deltas behind it are read on top of it, and no snapshot partition is before it",
                     remedy="write an earlier snapshot partition first, or one behind those deltas, or drop them",
                 )
@@ -139,13 +137,17 @@ class Guard:
         gone = _expired(deltas) if deltas is not None else frozenset()
         between = places(self.store, gone).values()
         if any(one.group == place.group and anchor.chain < one.chain < place.chain for one in between):
-            raise InvalidError(
-                "Snapshot partition cannot be dropped.",
-                table=self.store.paths.root,
-                partition=self.store.paths.partition_texts(partition),
+            raise self._refusal(
+                partition,
                 reason="an expiry that builds on it is half done: it has dropped deltas, not what they built on",
                 remedy="CALL sys.expire_partitions, which ends it, then try again",
             )
+
+    def _refusal(self, partition: bytes, reason: str, remedy: str) -> InvalidError:
+        paths = self.store.paths
+        what = "Snapshot partition cannot be dropped."
+        told = paths.partition_texts(partition)
+        return InvalidError(what, table=paths.root, partition=told, reason=reason, remedy=remedy)
 
 
 def _expired(deltas: Store) -> frozenset[bytes]:

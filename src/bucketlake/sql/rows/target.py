@@ -215,8 +215,8 @@ class Target:
         """Whether the condition says the same of all rows that have the same values in these columns, whenever it is
         asked: it consists of them, constants, operators and functions of Spark's own that nothing else goes into."""
         tree = _tree(self.condition)
-        if tree is None or self.condition is None:
-            return False
+        if tree is None or self.condition is None or "\\" in self.condition:
+            return False  # where texts end at a backslash is the session's to say
         known = {name.lower() for name in columns}
         plain = tuple(kind for kind in (*_STEADY, *_COMPUTED) if kind is not exp.Subquery)
         nodes = list(tree.args["where"].this.walk())
