@@ -43,7 +43,7 @@ from bucketlake.ops.table.store import clear_cache
 from bucketlake.ops.table.wall_clock import local_from_epoch
 from bucketlake.schema.change import AddColumn
 from bucketlake.sql.procedures import call
-from bucketlake.sql.text.text import Cursor
+from bucketlake.sql.text.cursor import Cursor
 from bucketlake.table import Table
 from bucketlake.types.model import BIGINT
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bucketlake.sql.text.text import tokenize
+from bucketlake.sql.text.tokens import tokenize
 
 FENCE = re.compile(
     r"^(?P<left>[ \t]*<!-- not run:[^\n]*-->\s*\n)?^(?P<indent>[ \t]*)```(?P<kind>\w+)[^\n]*\n(?P<text>.*?)^(?P=indent)```[ \t]*$",

@@ -19,7 +19,7 @@ from bucketlake.spark.session import Lake
 from bucketlake.sql.query import query
 from bucketlake.sql.rows import insert_forms
 from bucketlake.sql.text import names
-from bucketlake.sql.text.text import Cursor
+from bucketlake.sql.text.cursor import Cursor
 
 
 class _Conf:

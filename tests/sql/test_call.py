@@ -10,7 +10,7 @@ from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError, Unsu
 from bucketlake.sql.procedures import call
 from bucketlake.sql.procedures.catalogue import PROCEDURES
 from bucketlake.sql.procedures.registry import TABLE
-from bucketlake.sql.text.text import Cursor
+from bucketlake.sql.text.cursor import Cursor
 
 pytestmark = pytest.mark.spark
 

@@ -12,7 +12,7 @@ import bucketlake
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.spark.session import Lake
 from bucketlake.sql.query.immediate import execute
-from bucketlake.sql.text.text import Cursor
+from bucketlake.sql.text.cursor import Cursor
 
 pytestmark = pytest.mark.spark
 VARIABLES = ("lowest", "text", "price", "no", "word", "of", "v")

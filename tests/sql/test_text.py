@@ -6,12 +6,15 @@ import pytest
 
 from bucketlake.errors import InvalidError
 from bucketlake.sql.query.travel import travels
-from bucketlake.sql.text import text
+from bucketlake.sql.text.cursor import Cursor, option_hints
+from bucketlake.sql.text.plain import plain_pieces, with_quoted
+from bucketlake.sql.text.scripts import split_statements
+from bucketlake.sql.text.tokens import blank, splice, tokenize
 
 
 def test_tokens_know_their_places() -> None:
     statement = "SHOW TABLES IN `my``db` -- trailing\n LIKE 'it''s'"
-    tokens = text.tokenize(statement)
+    tokens = tokenize(statement)
     assert [(t.kind, t.value) for t in tokens] == [
         ("word", "SHOW"),
         ("word", "TABLES"),
@@ -24,18 +27,18 @@ def test_tokens_know_their_places() -> None:
 
 
 def test_words_that_the_tokenizer_joins_are_apart() -> None:
-    assert [t.value for t in text.tokenize("GROUP BY a ORDER  BY b")] == ["GROUP", "BY", "a", "ORDER", "BY", "b"]
+    assert [t.value for t in tokenize("GROUP BY a ORDER  BY b")] == ["GROUP", "BY", "a", "ORDER", "BY", "b"]
 
 
 def test_statements_are_cut_outside_literals() -> None:
     script = "SELECT ';' ; -- a; comment\n;; INSERT INTO t VALUES (1); "
-    assert text.split_statements(script)[0] == "SELECT ';'"
-    assert len(text.split_statements(script)) == 2
+    assert split_statements(script)[0] == "SELECT ';'"
+    assert len(split_statements(script)) == 2
 
 
 def test_unterminated_literal_is_named() -> None:
     with pytest.raises(InvalidError, match="cannot be read"):
-        text.tokenize("SELECT 'abc")
+        tokenize("SELECT 'abc")
 
 
 def _meant(char: str) -> str:
@@ -52,19 +55,19 @@ def test_literals_mean_what_spark_reads() -> None:
         "\"''\"": "''",
     }
     for literal, value in literals.items():
-        assert [token.value for token in text.tokenize(literal)] == [value], literal
-    assert [token.value for token in text.tokenize("'a'\"b\"")] == ["a", "b"]  # as 'a' "b": Spark joins them
+        assert [token.value for token in tokenize(literal)] == [value], literal
+    assert [token.value for token in tokenize("'a'\"b\"")] == ["a", "b"]  # as 'a' "b": Spark joins them
 
 
 def test_hints() -> None:
     statement = "SELECT /*+ BROADCAST(x) */ '/*+ OPTIONS(no) */' FROM t /*+ OPTIONS('a'='1', 'b.c' = 'x,y') */ x"
-    (hint,) = text.option_hints(statement, text.tokenize(statement))
+    (hint,) = option_hints(statement, tokenize(statement))
     assert hint.options == {"a": "1", "b.c": "x,y"}
     assert statement[hint.start : hint.end].startswith("/*+ OPTIONS")
 
 
 def test_options_in_every_spelling() -> None:
-    assert text.Cursor("('a'='b', c.d-e = 1, f true, `g` = -2)").options() == {
+    assert Cursor("('a'='b', c.d-e = 1, f true, `g` = -2)").options() == {
         "a": "b",
         "c.d-e": "1",
         "f": "true",
@@ -73,7 +76,7 @@ def test_options_in_every_spelling() -> None:
 
 
 def test_failure_names_the_place() -> None:
-    cursor = text.Cursor("CREATE\n  TABEL x")
+    cursor = Cursor("CREATE\n  TABEL x")
     cursor.expect("CREATE")
     with pytest.raises(InvalidError, match=r"line=2, column=3"):
         cursor.expect("TABLE")
@@ -91,12 +94,12 @@ def test_failure_names_the_place() -> None:
     ],
 )
 def test_names_with_a_dollar_need_no_backticks(statement: str, quoted: str | None) -> None:
-    assert text.with_quoted(statement) == (quoted or statement)
+    assert with_quoted(statement) == (quoted or statement)
 
 
 def test_splice_and_blank_keep_the_rest() -> None:
-    assert text.splice("abcdef", [(1, 2, "XX"), (4, 6, "")]) == "aXXcd"
-    assert text.blank("ab\ncd", [(1, 4)]) == "a \n d"
+    assert splice("abcdef", [(1, 2, "XX"), (4, 6, "")]) == "aXXcd"
+    assert blank("ab\ncd", [(1, 4)]) == "a \n d"
 
 
 @pytest.mark.parametrize(
@@ -114,7 +117,7 @@ def test_splice_and_blank_keep_the_rest() -> None:
 @pytest.mark.parametrize("after", ["", " x", " AS x", " WHERE a = 1", ", u", " JOIN u ON 1 = 1", ") y"])
 def test_time_travel_ends_where_its_value_ends(clause: str, kind: str, value: str, after: str) -> None:
     statement = f"SELECT * FROM t {clause}{after}"
-    (found,) = travels(statement, text.tokenize(statement))
+    (found,) = travels(statement, tokenize(statement))
     assert (found.kind, found.value) == (kind, value)
     assert statement[found.start : found.end] == clause
 
@@ -122,7 +125,7 @@ def test_time_travel_ends_where_its_value_ends(clause: str, kind: str, value: st
 @pytest.mark.parametrize("literal", [r"r'\n'", 'r"a b"', "R''", "X'0aFF'", "x''", "N'é'", "1.5e3"])
 def test_a_literal_with_a_prefix_is_one_token(literal: str) -> None:
     statement = f"UPDATE t SET a = {literal}"
-    last = text.tokenize(statement)[-1]
+    last = tokenize(statement)[-1]
     assert statement[last.start : last.end] == literal
     assert last.kind in ("string", "number")
 
@@ -158,4 +161,4 @@ def test_a_literal_with_a_prefix_is_one_token(literal: str) -> None:
     ],
 )
 def test_tables_as_queries(statement: str, plain: str | None) -> None:
-    assert text.splice(statement, text.plain_pieces(statement)) == (plain or statement)
+    assert splice(statement, plain_pieces(statement)) == (plain or statement)

@@ -14,8 +14,8 @@ from bucketlake.catalog import open_catalog
 from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.spark.session import Lake
 from bucketlake.sql import FRONT, statements
+from bucketlake.sql.text.cursor import Cursor
 from bucketlake.sql.text.parsed import Statement
-from bucketlake.sql.text.text import Cursor
 from bucketlake.types.model import DataField
 from bucketlake.types.parse import parse_type_text
 

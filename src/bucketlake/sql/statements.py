@@ -29,8 +29,11 @@ from bucketlake.sql.query.retold import retold, with_condition
 from bucketlake.sql.rows import copy_into, delete, insert_forms, merge_forms, update
 from bucketlake.sql.tables import alter, analyze, ddl, describe, foreign, show, views
 from bucketlake.sql.text import names
+from bucketlake.sql.text.cursor import Cursor
 from bucketlake.sql.text.parsed import Parse, Statement, execute
-from bucketlake.sql.text.text import Cursor, Token, past_comments, split_statements, tokenize, with_quoted
+from bucketlake.sql.text.plain import with_quoted
+from bucketlake.sql.text.scripts import split_statements
+from bucketlake.sql.text.tokens import Token, past_comments, tokenize
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:

@@ -30,9 +30,9 @@ from bucketlake.redaction import redact
 
 if TYPE_CHECKING:
     from bucketlake.cli.shell.running import Runner
-    from bucketlake.sql.text import text as texts
+    from bucketlake.sql.text import scripts, tokens
 else:
-    texts = lazy("bucketlake.sql.text.text")
+    scripts, tokens = lazy("bucketlake.sql.text.scripts"), lazy("bucketlake.sql.text.tokens")
 
 
 LEAVING = ("exit", "quit")
@@ -80,13 +80,13 @@ def is_whole(text: str) -> bool:
     if not stripped or stripped.startswith("\\") or stripped.lower() in LEAVING + HELPING:
         return True
     try:
-        tokens = texts.tokenize(text)
+        found = tokens.tokenize(text)
     except InvalidError:
         return False  # a literal is still open
-    if not tokens or tokens[-1].kind != "sign" or tokens[-1].value != ";":
-        return not tokens
-    places = texts.statement_places(text)
-    return not places or places[-1][1] <= tokens[-1].start
+    if not found or found[-1].kind != "sign" or found[-1].value != ";":
+        return not found
+    places = scripts.statement_places(text)
+    return not places or places[-1][1] <= found[-1].start
 
 
 class Words(Completer):

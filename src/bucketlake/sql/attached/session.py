@@ -20,7 +20,7 @@ from bucketlake.sql.attached import frames
 from bucketlake.sql.attached.catalog import catalog_class
 from bucketlake.sql.attached.layer import LAYER, Layer, layer_of, layers_of, when_idle
 from bucketlake.sql.text.names import SPARK_CATALOG
-from bucketlake.sql.text.text import tokenize
+from bucketlake.sql.text.tokens import tokenize
 
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake

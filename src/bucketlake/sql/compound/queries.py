@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from bucketlake.sql.text.text import QUERIES, Token, opens_script, tokenize
+from bucketlake.sql.text.scripts import opens_script
+from bucketlake.sql.text.tokens import QUERIES, Token, tokenize
 
 _FLOW = {
     *("BEGIN", "END", "DECLARE", "IF", "ELSE", "ELSEIF", "CASE", "WHEN", "WHILE", "UNTIL", "REPEAT", "LOOP", "FOR"),

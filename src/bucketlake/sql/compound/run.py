@@ -26,7 +26,7 @@ from bucketlake.sql.compound.tree import HIDES, Block, Branch, Declared, Each, H
 from bucketlake.sql.query.immediate import is_query
 from bucketlake.sql.query.named import passing_views
 from bucketlake.sql.text.pieces import Piece, located
-from bucketlake.sql.text.text import splice, tokenize
+from bucketlake.sql.text.tokens import splice, tokenize
 from bucketlake.types.model import quote_text
 from bucketlake.values import dataclass
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from bucketlake.errors import InvalidError
-from bucketlake.sql.text.text import Cursor, tokenize
+from bucketlake.sql.text.cursor import Cursor
+from bucketlake.sql.text.tokens import tokenize
 from bucketlake.values import dataclass
 
 

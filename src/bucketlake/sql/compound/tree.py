@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import field
 
 from bucketlake.errors import UnsupportedError
-from bucketlake.sql.text.text import Cursor
+from bucketlake.sql.text.cursor import Cursor
 from bucketlake.values import dataclass
 
 

@@ -20,8 +20,9 @@ from bucketlake.sql.procedures.catalogue import PROCEDURES, find_procedure
 from bucketlake.sql.procedures.registry import PAIRS, Argument, Arguments, Procedure
 from bucketlake.sql.query import query
 from bucketlake.sql.text import names
+from bucketlake.sql.text.cursor import Cursor
 from bucketlake.sql.text.parsed import Statement
-from bucketlake.sql.text.text import Cursor, blank, tokenize
+from bucketlake.sql.text.tokens import blank, tokenize
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:

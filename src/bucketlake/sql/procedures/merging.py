@@ -16,7 +16,7 @@ from bucketlake.spark.types import quoted
 from bucketlake.sql.procedures.arguments import table_of, whole_number
 from bucketlake.sql.procedures.registry import TABLE, Argument, Arguments, Procedure, Rows
 from bucketlake.sql.text import names
-from bucketlake.sql.text.text import Cursor
+from bucketlake.sql.text.cursor import Cursor
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

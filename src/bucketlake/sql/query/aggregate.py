@@ -21,7 +21,7 @@ from bucketlake.ops.rows.column_files import narrowed
 from bucketlake.ops.table.partitions import partition_columns
 from bucketlake.spark.types import arrow_layout, spark_batch, spark_schema
 from bucketlake.sql.query.pushdown import Proof, Source, counts_rows, only
-from bucketlake.sql.text import text
+from bucketlake.sql.text.tokens import tokenize
 from bucketlake.types.model import DataField, Root
 from bucketlake.values import dataclass
 
@@ -182,7 +182,7 @@ def _is_count_of_rows(node: exp.Count) -> bool:
 
 def _pieces(statement: str, select: exp.Select, number: str) -> tuple[tuple[int, int, str], ...] | None:
     """The counts' places in the text; None where an item of the list would lose the name that Spark gives it."""
-    tokens = text.tokenize(statement)
+    tokens = tokenize(statement)
     found = []
     for at in range(len(tokens) - 3):
         word, opens, what, closes = tokens[at : at + 4]

@@ -11,7 +11,8 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from bucketlake.spark.settings import is_case_sensitive
 from bucketlake.sql.query.travel import FOLLOWS
 from bucketlake.sql.query.tree import named_tables
-from bucketlake.sql.text import text
+from bucketlake.sql.text.cursor import option_hints
+from bucketlake.sql.text.tokens import blank, explain_length, splice, tokenize
 
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
@@ -22,7 +23,7 @@ _OPERATORS = ("LIKE", "ILIKE", "RLIKE", "REGEXP", "AND", "OR", "DIV", "NOT")  # 
 def refuse_operators(lake: Lake, statement: str) -> None:
     """Raise what Spark says of a SELECT in which FROM is an operator's right side, and no clause: in
     `SELECT a LIKE FROM t` the column is called `t`."""
-    tokens = text.tokenize(statement)
+    tokens = tokenize(statement)
     if any(after.is_word("FROM") and before.value.upper() in _OPERATORS for before, after in pairwise(tokens)):
         _refuse(lake, statement, "UNRESOLVED_COLUMN.WITHOUT_SUGGESTION")  # where it is a clause, `t` is what is missing
 
@@ -47,9 +48,9 @@ def _refuse(lake: Lake, statement: str, *conditions: str) -> None:
 def _with_aliases(lake: Lake, statement: str) -> str | None:
     """The query with AS before the words behind its tables that are aliases to Spark though they may begin a clause:
     `FROM t limit WHERE a = 1`. None if there are none."""
-    hints = [(hint.start, hint.end) for hint in text.option_hints(statement, text.tokenize(statement))]
-    plain = text.blank(statement, hints)
-    tokens = text.tokenize(plain)
+    hints = [(hint.start, hint.end) for hint in option_hints(statement, tokenize(statement))]
+    plain = blank(statement, hints)
+    tokens = tokenize(plain)
     places = {token.start: at for at, token in enumerate(tokens)}
     starts = []
     for named in named_tables(plain, None, is_case_sensitive(lake.spark)):
@@ -59,13 +60,13 @@ def _with_aliases(lake: Lake, statement: str) -> str | None:
         behind = tokens[places[word.start] + 1 :][:1]
         if word.kind == "word" and behind and behind[0].value != "(":  # WHERE (a): an alias with its columns' names
             starts.append(word.start)
-    found = [start for start in starts if _is_read(lake, text.splice(plain, [(start, start, "AS ")]))]
-    return text.splice(statement, [(start, start, "AS ") for start in found]) if found else None
+    found = [start for start in starts if _is_read(lake, splice(plain, [(start, start, "AS ")]))]
+    return splice(statement, [(start, start, "AS ") for start in found]) if found else None
 
 
 def _is_read(lake: Lake, statement: str) -> bool:
     """Whether Spark's grammar has the statement. EXPLAIN has no effects, whatever it says of the rest."""
-    explained = text.explained(text.tokenize(statement))
+    explained = explain_length(tokenize(statement))
     try:
         lake.spark.sql(statement if explained else "EXPLAIN " + statement)
     except ParseException:

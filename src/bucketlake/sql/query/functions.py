@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
 from bucketlake.sql.text import names
-from bucketlake.sql.text.text import Cursor, Token
+from bucketlake.sql.text.cursor import Cursor
+from bucketlake.sql.text.tokens import Token
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:

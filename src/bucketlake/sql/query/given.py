@@ -24,7 +24,8 @@ from pyspark.sql import DataFrame, SparkSession
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.sql.query.named import passing_views
 from bucketlake.sql.query.travel import travels
-from bucketlake.sql.text.text import Cursor, Token, splice, tokenize
+from bucketlake.sql.text.cursor import Cursor
+from bucketlake.sql.text.tokens import Token, splice, tokenize
 from bucketlake.types.model import quote_identifier, quote_text
 from bucketlake.values import dataclass
 

@@ -17,7 +17,7 @@ from bucketlake.schema.schema import TRACKING
 from bucketlake.spark.read.hidden import COLUMNS
 from bucketlake.spark.types import quoted
 from bucketlake.sql.text import lexemes
-from bucketlake.sql.text.text import Token
+from bucketlake.sql.text.tokens import Token
 from bucketlake.values import dataclass
 
 _MARKS = ("__paimon_", *(lexemes.fold(name) for name in TRACKING))

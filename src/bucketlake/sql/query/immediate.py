@@ -20,7 +20,8 @@ from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.spark.types import quoted, sql_type
 from bucketlake.sql.query.given import Written, literal, marker_names, with_identifiers, with_values
 from bucketlake.sql.query.named import passing_views
-from bucketlake.sql.text.text import Cursor, tokenize
+from bucketlake.sql.text.cursor import Cursor
+from bucketlake.sql.text.tokens import tokenize
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:

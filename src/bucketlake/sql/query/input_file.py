@@ -17,7 +17,8 @@ from bucketlake.spark.read.hidden import FILE_PATH, offered
 from bucketlake.spark.settings import is_case_sensitive
 from bucketlake.sql.text import names
 from bucketlake.sql.text.clauses import Clauses
-from bucketlake.sql.text.text import Cursor, Token, tokenize
+from bucketlake.sql.text.cursor import Cursor
+from bucketlake.sql.text.tokens import Token, tokenize
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:

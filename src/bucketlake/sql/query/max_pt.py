@@ -22,7 +22,7 @@ from bucketlake.ops.table.retry import on_newest
 from bucketlake.ops.table.store import Store
 from bucketlake.sql.query.sys_functions import called
 from bucketlake.sql.text import names
-from bucketlake.sql.text.text import Token, tokenize
+from bucketlake.sql.text.tokens import Token, tokenize
 from bucketlake.types.model import Root
 
 if TYPE_CHECKING:

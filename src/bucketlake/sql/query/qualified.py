@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from bucketlake.spark.types import quoted
 from bucketlake.sql.text import lexemes
-from bucketlake.sql.text.text import tokenize
+from bucketlake.sql.text.tokens import tokenize
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:

@@ -38,7 +38,10 @@ from bucketlake.sql.query.travel import Travel, session_options, travels
 from bucketlake.sql.query.tree import lists_predicates, named_tables, parsed_of
 from bucketlake.sql.query.unknown import explained
 from bucketlake.sql.query.views import view_pieces
-from bucketlake.sql.text import between, lexemes, names, text
+from bucketlake.sql.text import between, lexemes, names
+from bucketlake.sql.text.cursor import Hint, option_hints, sample_end
+from bucketlake.sql.text.plain import plain_pieces
+from bucketlake.sql.text.tokens import Token, blank, explain_length, splice, tokenize
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -102,7 +105,7 @@ def run(
         pieces = said(lake, statement)
         if pieces:
             place = None if place is None else replace(place, start=moved(place.start, pieces))
-            statement = text.splice(statement, pieces)
+            statement = splice(statement, pieces)
     reads: list[Read] | None = [] if statement.lstrip()[:7].upper() == "EXPLAIN" else None
     bound, frames, titles = bind(lake, statement, place, prune, reads)
     text_of, values_of = (bound if frames else statement), dict[str, Any](frames)
@@ -138,9 +141,9 @@ def run(
 def _hinted(lake: Lake, statement: str, error: AnalysisException) -> BucketlakeError | None:
     """What is wrong with a query whose OPTIONS hints Spark cannot read: a table that is missing, or one that is no lake
     table; None for other errors."""
-    tokens = text.tokenize(statement)
-    hints = text.option_hints(statement, tokens) if isinstance(error, ParseException) else []
-    plain = text.blank(statement, [(hint.start, hint.end) for hint in hints])
+    tokens = tokenize(statement)
+    hints = option_hints(statement, tokens) if isinstance(error, ParseException) else []
+    plain = blank(statement, [(hint.start, hint.end) for hint in hints])
     parsed = parsed_of(plain) if hints else None
     if parsed is None or not isinstance(parsed.tree, exp.Query):
         return None
@@ -152,7 +155,7 @@ def _hinted(lake: Lake, statement: str, error: AnalysisException) -> BucketlakeE
 
 
 def _plain(_lake: Lake, statement: str) -> list[tuple[int, int, str]]:
-    return text.plain_pieces(statement)
+    return plain_pieces(statement)
 
 
 def _values(lake: Lake, statement: str) -> list[tuple[int, int, str]]:
@@ -169,16 +172,16 @@ def bind(
 ) -> tuple[str, dict[str, DataFrame], dict[str, str]]:
     """The statement with lake tables replaced by `{t0}`, `{t1}`, …, the DataFrame that each one stands for (all columns
     and rows, unless `prune`), and the name of its table. `reads` takes down what is read of which table."""
-    tokens = text.tokenize(statement)
+    tokens = tokenize(statement)
     if names_no_table(tokens):
         return statement, {}, {}
-    hints = text.option_hints(statement, tokens)
+    hints = option_hints(statement, tokens)
     found = travels(statement, tokens)
     called = calls(statement, tokens)
     cut = [(hint.start, hint.end) for hint in hints] + [(t.start, t.end) for t in found]
     cut += [*between.comments(statement, tokens), *((call.opens, call.end) for call in called.values())]
-    plain = text.blank(statement, cut)
-    parsed = parsed_of(text.blank(plain, [_explain(tokens)]))
+    plain = blank(statement, cut)
+    parsed = parsed_of(blank(plain, [_explain(tokens)]))
     tree = parsed.tree if parsed is not None else None
     references = list(_references(lake, plain, tree, called, is_case_sensitive(lake.spark)))
     if not references:
@@ -210,7 +213,7 @@ def bind(
         pieces.extend(_bound(reference, name, plain, own.get(reference.start, reference.name.table)))
     escaped = _braced(statement)
     titles = {name: reference.name.full for reference, name in zip(references, names_of, strict=True)}
-    return text.splice(escaped, _shifted(statement, pieces)), frames, titles
+    return splice(escaped, _shifted(statement, pieces)), frames, titles
 
 
 def _frames(
@@ -365,7 +368,7 @@ def _bound(reference: Reference, name: str, plain: str, own: str) -> list[tuple[
     if reference.aliased:
         return [marker]
     alias = _braced(f" AS {quoted(own)}")
-    end = text.sample_end(plain, reference.until)
+    end = sample_end(plain, reference.until)
     if end is None:
         return [(*marker[:2], marker[2] + alias)]
     return [marker, (end, end, alias)]
@@ -386,16 +389,16 @@ def _shifted(statement: str, pieces: list[tuple[int, int, str]]) -> list[tuple[i
     return [(moved(start), moved(end), piece) for start, end, piece in pieces]
 
 
-def names_no_table(tokens: Sequence[text.Token]) -> bool:
+def names_no_table(tokens: Sequence[Token]) -> bool:
     """Whether a statement is a query without a word that a table's name follows: to parse many rows takes long."""
     if not tokens or tokens[0].value.upper() not in ("SELECT", "VALUES", "WITH", "("):
         return False
     return not any(token.kind == "word" and token.value.upper() in ("FROM", "JOIN", "TABLE") for token in tokens)
 
 
-def _explain(tokens: list[text.Token]) -> tuple[int, int]:
+def _explain(tokens: list[Token]) -> tuple[int, int]:
     """Where EXPLAIN and its mode stand; nowhere, in other statements."""
-    count = text.explained(tokens)
+    count = explain_length(tokens)
     return 0, tokens[count - 1].end if count else 0
 
 
@@ -415,7 +418,7 @@ def _references(
 
 
 def _attach(
-    lake: Lake, reference: Reference, plain: str, clauses: list[text.Hint | Travel], settings: Mapping[str, str]
+    lake: Lake, reference: Reference, plain: str, clauses: list[Hint | Travel], settings: Mapping[str, str]
 ) -> None:
     """Give a reference the session's options, its call's, then the hint and AS OF that follow it directly."""
     reference.options = {**session_options(lake, reference.name, settings), **reference.call}
@@ -430,11 +433,11 @@ def _attach(
                         "SQL: AS OF after a table function", clause=clause.value, remedy="leave out one of them"
                     )
                 reference.until = clause.end
-                reference.options.update(clause.options if isinstance(clause, text.Hint) else clause.scan(lake))
+                reference.options.update(clause.options if isinstance(clause, Hint) else clause.scan(lake))
                 moved = True
 
 
-def _after_aliases(references: list[Reference], plain: str, hints: list[text.Hint]) -> list[tuple[int, int, str]]:
+def _after_aliases(references: list[Reference], plain: str, hints: list[Hint]) -> list[tuple[int, int, str]]:
     """Hints that follow a table's alias (`t AS a /*+ OPTIONS(…) */`) taken up; the places to cut them out."""
     cuts = []
     for hint in hints:

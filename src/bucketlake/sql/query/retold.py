@@ -15,7 +15,7 @@ from bucketlake.file_names import parts_of
 from bucketlake.spark import faults
 from bucketlake.spark.raised import RaisedError, StatementSyntaxError, made, what
 from bucketlake.sql.text import habits
-from bucketlake.sql.text.text import tokenize
+from bucketlake.sql.text.tokens import tokenize
 from bucketlake.types.model import quote_identifier
 
 _READ = "bucketlake_text"  # on an error: the text that Spark read

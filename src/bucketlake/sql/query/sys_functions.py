@@ -12,7 +12,7 @@ import pyarrow as pa
 from bucketlake.format.data.descriptor import of_files
 from bucketlake.spark.write.bucket_functions import KINDS, ensure_functions
 from bucketlake.spark.write.descriptor_functions import DESCRIPTORS, ensure_descriptor_functions
-from bucketlake.sql.text.text import Token, tokenize
+from bucketlake.sql.text.tokens import Token, tokenize
 
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from bucketlake.errors import InvalidError
 from bucketlake.options.session import options_of
 from bucketlake.spark.settings import settings_of
+from bucketlake.sql.text.cursor import Cursor
 from bucketlake.sql.text.names import LakeName
-from bucketlake.sql.text.text import Cursor, Token
+from bucketlake.sql.text.tokens import Token
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:

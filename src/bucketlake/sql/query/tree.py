@@ -11,7 +11,8 @@ from sqlglot.tokens import TokenType
 from bucketlake.sql.query.pushdown import Parsed, parse
 from bucketlake.sql.query.travel import FOLLOWS
 from bucketlake.sql.text.clauses import Clauses
-from bucketlake.sql.text.text import Cursor, Token, tokenize
+from bucketlake.sql.text.cursor import Cursor
+from bucketlake.sql.text.tokens import Token, tokenize
 from bucketlake.values import dataclass
 
 _PARSED = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "INSERT", "CREATE", "(")

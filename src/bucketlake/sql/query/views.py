@@ -20,7 +20,8 @@ from bucketlake.errors import InvalidError
 from bucketlake.file_names import parts_of
 from bucketlake.spark.settings import is_case_sensitive
 from bucketlake.sql.query.tree import named_tables, parsed_of
-from bucketlake.sql.text import names, text
+from bucketlake.sql.text import names
+from bucketlake.sql.text.tokens import explain_length, splice, tokenize
 from bucketlake.types.model import quote_identifier
 from bucketlake.values import dataclass
 
@@ -45,7 +46,7 @@ class Use:
 def with_views(lake: Lake, statement: str, seen: tuple[str, ...] = ()) -> str:
     """The statement with each persistent view's query in its place."""
     pieces = view_pieces(lake, statement, seen)
-    return text.splice(statement, pieces) if pieces else statement
+    return splice(statement, pieces) if pieces else statement
 
 
 def view_pieces(lake: Lake, statement: str, seen: tuple[str, ...] = ()) -> list[tuple[int, int, str]]:
@@ -87,7 +88,7 @@ def _is_closed(query: str) -> bool:
     """Whether a text stays within the brackets that it is put into."""
     depth = 0
     try:
-        tokens = text.tokenize(query)
+        tokens = tokenize(query)
     except InvalidError:  # a literal or comment that does not end
         return False
     for token in tokens:
@@ -108,7 +109,7 @@ def in_full(lake: Lake, query: str, database: str) -> str:
                 own = quote_identifier(use.parts[0])
                 alias = "" if use.aliased else f" AS {own}"
                 pieces.append((use.start, use.end, f"{quote_identifier(database)}.{own}{alias}"))
-    return text.splice(query, pieces) if pieces else query
+    return splice(query, pieces) if pieces else query
 
 
 def _view(lake: Lake, parts: tuple[str, ...], database: str) -> tuple[str, View] | None:
@@ -139,7 +140,7 @@ def uses(lake: Lake, statement: str) -> Iterator[Use]:
 
 def _without_explain(statement: str) -> str:
     """The statement with EXPLAIN and its mode blanked, so that places stay."""
-    tokens = text.tokenize(statement)
-    count = text.explained(tokens)
+    tokens = tokenize(statement)
+    count = explain_length(tokens)
     end = tokens[count - 1].end if count else 0
     return " " * end + statement[end:]

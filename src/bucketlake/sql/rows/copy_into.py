@@ -19,8 +19,8 @@ from bucketlake.spark.copy.load import ABORT, CONTINUE, RESULT, SKIP_FILE, Load,
 from bucketlake.sql.query import query
 from bucketlake.sql.query.travel import session_options
 from bucketlake.sql.text import names
+from bucketlake.sql.text.cursor import Cursor
 from bucketlake.sql.text.parsed import Statement
-from bucketlake.sql.text.text import Cursor
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:

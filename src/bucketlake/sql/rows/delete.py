@@ -14,8 +14,8 @@ from bucketlake.spark.read.partition_rows import PARTITION, partitions_frame
 from bucketlake.spark.write.column_updates import MINE, ColumnChange
 from bucketlake.sql.rows.target import Target, parse_condition, parse_target
 from bucketlake.sql.text import names
+from bucketlake.sql.text.cursor import Cursor
 from bucketlake.sql.text.parsed import Statement
-from bucketlake.sql.text.text import Cursor
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:

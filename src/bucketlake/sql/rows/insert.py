@@ -30,7 +30,8 @@ from bucketlake.sql.rows import plain_values
 from bucketlake.sql.rows.target import may_read
 from bucketlake.sql.rows.upsert import upserted, upserts
 from bucketlake.sql.text import names
-from bucketlake.sql.text.text import Cursor, tokenize
+from bucketlake.sql.text.cursor import Cursor
+from bucketlake.sql.text.tokens import tokenize
 from bucketlake.types.model import Root
 from bucketlake.values import dataclass
 

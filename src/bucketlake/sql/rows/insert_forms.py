@@ -17,8 +17,9 @@ from bucketlake.errors import InvalidError
 from bucketlake.sql.query import query
 from bucketlake.sql.rows.insert import Insert
 from bucketlake.sql.text import names
+from bucketlake.sql.text.cursor import Cursor, option_hints
 from bucketlake.sql.text.parsed import NO_TABLE, Statement
-from bucketlake.sql.text.text import QUERIES, Cursor, Token, blank, option_hints, splice, tokenize
+from bucketlake.sql.text.tokens import QUERIES, Token, blank, splice, tokenize
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:

@@ -45,7 +45,9 @@ from bucketlake.sql.query.pushdown import Settings, condition
 from bucketlake.sql.query.pushdown import Source as Columns
 from bucketlake.sql.rows.target import Target, column_path, has_subquery, may_read
 from bucketlake.sql.text import names
-from bucketlake.sql.text.text import Cursor, blank, splice, timestamp_pieces, tokenize
+from bucketlake.sql.text.cursor import Cursor
+from bucketlake.sql.text.plain import timestamp_pieces
+from bucketlake.sql.text.tokens import blank, splice, tokenize
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:

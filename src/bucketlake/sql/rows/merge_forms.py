@@ -21,8 +21,9 @@ from bucketlake.sql.query.pushdown import UNREAD
 from bucketlake.sql.query.travel import travels
 from bucketlake.sql.rows.merge import MergeInto, Source, Text, When, check_order
 from bucketlake.sql.rows.target import Target, parse_target
+from bucketlake.sql.text.cursor import Cursor, option_hints
 from bucketlake.sql.text.parsed import Statement
-from bucketlake.sql.text.text import Cursor, blank, option_hints
+from bucketlake.sql.text.tokens import blank
 
 _NAMELESS = "__bucketlake_source"
 _NO_ALIAS = ("ON", "WHEN", "USING")

@@ -20,7 +20,7 @@ from bucketlake.spark.merge.builder import Asked, Expression, MergeBuilder
 from bucketlake.spark.settings import substituted
 from bucketlake.sql.rows.merge import MergeInto, Source, Text, When, check_order
 from bucketlake.sql.rows.target import Target
-from bucketlake.sql.text.text import Cursor
+from bucketlake.sql.text.cursor import Cursor
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:

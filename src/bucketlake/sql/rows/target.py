@@ -26,7 +26,7 @@ from bucketlake.sql.query.pushdown import UNREAD, Settings, Source, condition
 from bucketlake.sql.query.travel import session_options
 from bucketlake.sql.query.views import with_views
 from bucketlake.sql.text import names
-from bucketlake.sql.text.text import Cursor, option_hints
+from bucketlake.sql.text.cursor import Cursor, option_hints
 from bucketlake.types.model import DataField, Root, type_text
 from bucketlake.values import dataclass
 

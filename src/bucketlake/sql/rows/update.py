@@ -19,8 +19,8 @@ from bucketlake.spark.write.column_updates import MINE, ColumnChange
 from bucketlake.sql.rows import plain_values
 from bucketlake.sql.rows.target import Target, column_path, parse_condition, parse_target
 from bucketlake.sql.text import names
+from bucketlake.sql.text.cursor import Cursor
 from bucketlake.sql.text.parsed import Statement
-from bucketlake.sql.text.text import Cursor
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:

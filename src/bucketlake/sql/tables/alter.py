@@ -24,8 +24,9 @@ from bucketlake.sql.tables.create import refuse_computed
 from bucketlake.sql.tables.create_table import COMMENT
 from bucketlake.sql.tables.ddl import accept_database, partition_spec
 from bucketlake.sql.text import names
+from bucketlake.sql.text.cursor import Cursor
 from bucketlake.sql.text.parsed import Statement
-from bucketlake.sql.text.text import Cursor, Token
+from bucketlake.sql.text.tokens import Token
 from bucketlake.types.model import DataField, DataType
 from bucketlake.types.parse import Dialect, parse_type_text
 from bucketlake.values import dataclass

@@ -24,8 +24,8 @@ from bucketlake.spark.types import quoted, spark_type
 from bucketlake.sql.tables.columns import Sensitive, has_column, spelled
 from bucketlake.sql.tables.ddl import partition_spec
 from bucketlake.sql.text import names
+from bucketlake.sql.text.cursor import Cursor
 from bucketlake.sql.text.parsed import Statement
-from bucketlake.sql.text.text import Cursor
 from bucketlake.types.instants import LEGACY_TIMESTAMPS
 from bucketlake.types.model import DataField, Root
 from bucketlake.values import dataclass

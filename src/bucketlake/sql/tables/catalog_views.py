@@ -20,8 +20,8 @@ from bucketlake.spark.types import field_types
 from bucketlake.sql.query import query
 from bucketlake.sql.query.views import DIALECT, in_full, text_of, uses
 from bucketlake.sql.text import names
+from bucketlake.sql.text.cursor import Cursor
 from bucketlake.sql.text.printed import quoted_if_needed
-from bucketlake.sql.text.text import Cursor
 from bucketlake.types.instants import local_fields
 from bucketlake.types.model import quote_text, type_text
 from bucketlake.values import dataclass

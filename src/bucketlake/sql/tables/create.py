@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from bucketlake.errors import UnsupportedError
-from bucketlake.sql.text.text import Cursor
+from bucketlake.sql.text.cursor import Cursor
 from bucketlake.types.model import DataType
 from bucketlake.types.parse import Dialect, parse_type_text
 from bucketlake.values import dataclass

@@ -14,8 +14,8 @@ from bucketlake.sql.tables.create_table import OtherProvider, TableCreation
 from bucketlake.sql.tables.functions import function
 from bucketlake.sql.tables.views import drop_view, view
 from bucketlake.sql.text import names
+from bucketlake.sql.text.cursor import Cursor
 from bucketlake.sql.text.parsed import Statement
-from bucketlake.sql.text.text import Cursor
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from bucketlake.sql.tables.partitions import Spec, listed, not_found, require_va
 from bucketlake.sql.tables.rows import frame
 from bucketlake.sql.tables.show import PROVIDER, default_text, properties_text, shown_type
 from bucketlake.sql.text import names
+from bucketlake.sql.text.cursor import Cursor
 from bucketlake.sql.text.parsed import Statement
-from bucketlake.sql.text.text import Cursor
 from bucketlake.types.model import DataField, type_text
 from bucketlake.values import dataclass
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.sql.text import habits, names
-from bucketlake.sql.text.text import Cursor, Token, explained
+from bucketlake.sql.text.cursor import Cursor
+from bucketlake.sql.text.tokens import Token, explain_length
 
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
@@ -70,7 +71,7 @@ def refuse_like(lake: Lake, statement: str) -> None:
 def _refuse_explained(lake: Lake, statement: str) -> None:
     """UnsupportedError for EXPLAIN of what changes a table of the lake: Spark would plan it over rows, and fails."""
     cursor = Cursor(statement)
-    cursor.at = explained(cursor.tokens)
+    cursor.at = explain_length(cursor.tokens)
     verb = cursor.peek()
     if verb is None or verb.value.upper() not in _CHANGES:
         return

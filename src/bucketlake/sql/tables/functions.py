@@ -11,8 +11,8 @@ from bucketlake.errors import UnsupportedError
 from bucketlake.sql.query import query
 from bucketlake.sql.tables.views import in_the_lake
 from bucketlake.sql.text import names
+from bucketlake.sql.text.cursor import Cursor
 from bucketlake.sql.text.parsed import Statement
-from bucketlake.sql.text.text import Cursor
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:

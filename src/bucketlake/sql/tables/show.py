@@ -24,9 +24,9 @@ from bucketlake.sql.tables.rows import frame
 from bucketlake.sql.tables.tags import show_tags
 from bucketlake.sql.tables.views import show_views
 from bucketlake.sql.text import names
+from bucketlake.sql.text.cursor import Cursor
 from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.printed import quoted_if_needed
-from bucketlake.sql.text.text import Cursor
 from bucketlake.types.instants import LEGACY_TIMESTAMPS, as_instants
 from bucketlake.types.model import LISTS, MAX_LENGTH, DataField, DataType, Root, quote_text, type_text
 from bucketlake.types.parse import parse_type_text

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from bucketlake.errors import AlreadyExistsError
 from bucketlake.sql.text import names
+from bucketlake.sql.text.cursor import Cursor
 from bucketlake.sql.text.parsed import Statement
-from bucketlake.sql.text.text import Cursor
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from bucketlake.sql.query import query
 from bucketlake.sql.tables import catalog_views
 from bucketlake.sql.tables.catalog_views import view_column
 from bucketlake.sql.text import names
+from bucketlake.sql.text.cursor import Cursor
 from bucketlake.sql.text.parsed import Statement
-from bucketlake.sql.text.text import Cursor
 from bucketlake.types.model import quote_identifier
 from bucketlake.values import dataclass
 

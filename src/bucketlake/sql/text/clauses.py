@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from bucketlake.sql.text.text import QUERIES, Token
+from bucketlake.sql.text.tokens import QUERIES, Token
 from bucketlake.values import dataclass
 
 _NAMES = ("word", "quoted")

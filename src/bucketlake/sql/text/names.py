@@ -12,7 +12,7 @@ from bucketlake.catalog_tables import CATALOG_TABLES
 from bucketlake.catalogs.names import written
 from bucketlake.errors import InvalidError
 from bucketlake.spark.types import quoted
-from bucketlake.sql.text.text import Cursor
+from bucketlake.sql.text.cursor import Cursor
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:

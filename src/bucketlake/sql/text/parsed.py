@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.sql.text import names
-from bucketlake.sql.text.text import Cursor
+from bucketlake.sql.text.cursor import Cursor
 from bucketlake.types.model import quote_identifier
 
 if TYPE_CHECKING:

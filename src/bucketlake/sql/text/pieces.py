@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from bucketlake.errors import BucketlakeError
 from bucketlake.spark.raised import RaisedError
-from bucketlake.sql.text.text import statement_places, tokenize
+from bucketlake.sql.text.scripts import statement_places
+from bucketlake.sql.text.tokens import tokenize
 from bucketlake.values import dataclass
 
 _SHOWN = 80  # letters of a statement that an error shows

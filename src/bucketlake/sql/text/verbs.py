@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from bucketlake.sql.text.text import Token
+from bucketlake.sql.text.tokens import Token
 
 
 def change_in(tokens: Sequence[Token], at: int) -> int | None:
