@@ -8,22 +8,50 @@ Spec: docs/without-spark.md#arrow
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.dataset as pads
 
 from bucketlake.errors import UnsupportedError
 from bucketlake.frames.arrow_filter import expression_columns, of_arrow
-from bucketlake.frames.table_scan import TableScan
 from bucketlake.lazy import pc
+from bucketlake.predicate.tree import Predicate
+from bucketlake.types.model import DataField
+
+
+class Scan(Protocol):
+    """What other libraries ask of rows that are not read yet: `TableScan` says what each gives."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns."""
+
+    @property
+    def fields(self) -> dict[str, DataField]:
+        """All columns that a condition may name."""
+
+    def narrowed(
+        self, columns: Sequence[str] | None = None, where: Predicate | None = None, limit: int | None = None
+    ) -> Scan:
+        """Fewer of these rows."""
+
+    def scan_batches(self, batch_size: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows in bounded memory."""
+
+    def to_reader(self, batch_size: int | None = None) -> pa.RecordBatchReader:
+        """The rows, with the schema."""
 
 
 class ScannedDataset(pads.Dataset):  # type: ignore[misc]
     """The rows of a scan; every scanner reads them anew."""
 
-    def __init__(self, scan: TableScan, condition: Any = None) -> None:
+    def __init__(self, scan: Scan, condition: Any = None) -> None:
         self._scan, self._condition = scan, condition
 
     @property

@@ -19,9 +19,11 @@ from bucketlake.frames.polars_filter import of_polars
 from bucketlake.lazy import lazy, pl
 
 if TYPE_CHECKING:
-    from bucketlake.frames.table_scan import TableScan
+    from bucketlake.frames import dataset
+    from bucketlake.frames.dataset import Scan
+else:
+    dataset = lazy("bucketlake.frames.dataset")
 
-dataset = lazy("bucketlake.frames.dataset")
 _NULLABLE = {f"int{width}": f"Int{width}" for width in (8, 16, 32, 64)} | {"bool": "boolean"}
 
 
@@ -65,7 +67,7 @@ def to_pandas(rows: pa.Table, arrow_types: bool = False) -> Any:
         ) from error
 
 
-def to_polars(scan: TableScan) -> Any:
+def to_polars(scan: Scan) -> Any:
     """See `TableScan.to_polars`."""
     plugins = needed("polars.io.plugins", "polars")
     _refuse_repeated(scan.columns)
@@ -89,7 +91,7 @@ def to_polars(scan: TableScan) -> Any:
     return plugins.register_io_source(batches, schema=empty.schema)
 
 
-def to_duckdb(scan: TableScan, connection: Any = None) -> Any:
+def to_duckdb(scan: Scan, connection: Any = None) -> Any:
     """See `TableScan.to_duckdb`."""
     duckdb = needed("duckdb", "duckdb")
     folded = [name.lower() for name in scan.columns]
@@ -99,7 +101,7 @@ def to_duckdb(scan: TableScan, connection: Any = None) -> Any:
     return (connection if connection is not None else duckdb.default_connection()).from_arrow(to_dataset(scan))
 
 
-def to_dataset(scan: TableScan) -> Any:
+def to_dataset(scan: Scan) -> Any:
     """See `TableScan.to_dataset`."""
     _refuse_repeated(scan.columns)
     return dataset.ScannedDataset(scan)
