@@ -27,7 +27,7 @@ from bucketlake.ops.rows.roll import Roller
 from bucketlake.ops.table.store import Store
 from bucketlake.options.options import TableOptions
 from bucketlake.paths import TablePaths
-from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.versions import create_schema
 from bucketlake.types.model import DataField, canonical_batch, from_arrow_type
 
 STORAGE = LocalStorage()
@@ -64,7 +64,7 @@ def plain_write(path: Path, table: pa.Table) -> None:
 
 def roll(folder: Path, fields: list[DataField], batches: list[pa.RecordBatch], target: str) -> list[int]:
     shutil.rmtree(folder, ignore_errors=True)
-    schema = TableSchema.create(fields, (), (), {"bucket": "-1", "target-file-size": target})
+    schema = create_schema(fields, (), (), {"bucket": "-1", "target-file-size": target})
     store = Store(Env(), TablePaths(str(folder)), schema, TableOptions(schema.options))
     roller = Roller(store, with_arity_header(encode_row((), []), 0), 0)
     for batch in batches:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +191,22 @@ def test_imports_only_earlier_rooms(path: Path) -> None:
     own = _room(".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"))
     for node, module in _imports(path, typing=True):
         assert _room(module) <= own, f"{_name(path)}:{node.lineno} imports bucketlake.{module} from a later room"
+
+
+def test_no_modules_import_each_other() -> None:
+    """Not by way of others, lazily or for type checking either."""
+    behind = {
+        ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): path for path in MODULES
+    }
+    graph = {
+        name: {module for _, module in _imports(path, typing=True) if module in behind and module != name}
+        for name, path in behind.items()
+        if path != PACKAGE / "__init__.py"  # the package's face names what is asked of it
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"modules import each other: {' <- '.join(error.args[1])}")
 
 
 @of_every_module

@@ -35,7 +35,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.ops.table.wall_clock import local_to_epoch
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.redaction import redact_options
-from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.versions import create_schema
 from bucketlake.table import Table
 from bucketlake.types.model import DataField
 
@@ -217,7 +217,7 @@ def catalog_table(catalog: Tables, env: Env, name: str, full: str) -> Table:
         raise NotFoundError("no such system table", table=full, remedy=remedy)
     fields, rows, key = _MADE[wanted]
     view = SystemTable(wanted, fields, partial(rows, catalog), key, of_catalog=True, about=ABOUT)
-    schema = TableSchema.create(fields)
+    schema = create_schema(fields)
     return Table(Store.of(env, f"{catalog.warehouse}/sys.db/{wanted}", schema), full, view)
 
 

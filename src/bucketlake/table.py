@@ -41,8 +41,9 @@ from bucketlake.schema.change import SchemaChange, SetOption
 from bucketlake.schema.clustering import refuse_other_order
 from bucketlake.schema.column_options import under_options
 from bucketlake.schema.merging import Merging, merging
-from bucketlake.schema.schema import TableSchema, apply, column_names, is_replaced
+from bucketlake.schema.schema import TableSchema, column_names
 from bucketlake.schema.validation import refuse_undelivered
+from bucketlake.schema.versions import apply, is_replaced
 from bucketlake.shown import OF_OTHERS
 from bucketlake.streams import Streams
 from bucketlake.types.model import DataField, arrow_schema

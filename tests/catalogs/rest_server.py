@@ -34,7 +34,7 @@ from bucketlake.schema.change import (
     UpdateComment,
     UpdatePosition,
 )
-from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.versions import create_schema
 from bucketlake.types.model import format_field
 from bucketlake.types.parse import parse_field, parse_type
 
@@ -169,7 +169,7 @@ class Server:
         self.ids[name] = str(uuid.uuid4())
         self.names[name] = f"tables.`{self.ids[name]}`"
         self.files.create_database("tables", ignore_if_exists=True)
-        made = TableSchema.create(
+        made = create_schema(
             [parse_field(item) for item in schema["fields"]],
             schema["partitionKeys"],
             schema["primaryKeys"],

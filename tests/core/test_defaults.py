@@ -10,8 +10,9 @@ import sqlglot
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.schema import constant
+from bucketlake.schema.change import AddColumn, UpdateColumnDefault, UpdateColumnType
 from bucketlake.schema.default import default_scalar, default_sql, stored_default
-from bucketlake.schema.schema import AddColumn, TableSchema, UpdateColumnDefault, UpdateColumnType, apply
+from bucketlake.schema.versions import apply, create_schema
 from bucketlake.types.model import DataField
 from bucketlake.types.parse import parse_type_text
 
@@ -167,11 +168,11 @@ def test_hostile_or_damaged_text_is_named_where_it_is_read(kind: str, text: str)
 
 def test_schemas_hold_defaults_that_are_values() -> None:
     with pytest.raises(InvalidError, match="Unsupported default value"):
-        TableSchema.create([field("INT", "(SELECT 1)")])
-    schema = TableSchema.create([field("INT", "5")])
+        create_schema([field("INT", "(SELECT 1)")])
+    schema = create_schema([field("INT", "5")])
     with pytest.raises(InvalidError, match="Unsupported default value"):
         apply(schema, [UpdateColumnDefault("c", "many")])
-    schema = TableSchema.create([field("STRING", "many")])
+    schema = create_schema([field("STRING", "many")])
     with pytest.raises(InvalidError, match="Unsupported default value"):
         apply(schema, [UpdateColumnType("c", parse_type_text("INT"))])
     assert apply(schema, [AddColumn("d", parse_type_text("INT"))]).field("c").default == "many"

@@ -8,7 +8,7 @@ from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.options.options import TableOptions
 from bucketlake.schema.change import changed
 from bucketlake.schema.merging import Merging, merging
-from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.versions import create_schema
 from bucketlake.types.model import DataField, type_text
 from bucketlake.types.parse import parse_type_text
 
@@ -20,7 +20,7 @@ def fields(**columns: str) -> list[DataField]:
 
 
 def after(own: list[DataField], given: list[DataField], rules: Merging) -> dict[str, str]:
-    schema = TableSchema.create(own)
+    schema = create_schema(own)
     found = changed(schema, merging(schema.fields, given, rules), has_snapshots=True, table="t")
     return {item.name: type_text(item.type) for item in found.fields}
 

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from bucketlake.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.schema.given import new_schema
-from bucketlake.schema.schema import BucketMode, TableSchema, pretty_json, refuse_undelivered, validate_schema
+from bucketlake.schema.schema import BucketMode, TableSchema, pretty_json
+from bucketlake.schema.validation import refuse_undelivered, validate_schema
+from bucketlake.schema.versions import create_schema
 from bucketlake.types.model import DataField, type_text
 
 from .strategies import columns, names, types
@@ -20,7 +22,7 @@ CORPUS = Path(__file__).parent.parent / "corpus" / "paimon-2.0.0.tar.gz"
 
 
 def create(options=None, *, partition=(), primary=(), **fields):
-    return TableSchema.create(columns(**fields), partition, primary, options or {})
+    return create_schema(columns(**fields), partition, primary, options or {})
 
 
 # ---- the file
@@ -213,14 +215,14 @@ def test_other_words_for_keys_are_told(word):
     assert new_schema(fields, (), (), {word: "mine"}, None).options == {word: "mine"}
     keyed = new_schema(fields, ("p",), ("id", "p"), {word: "id"}, None)
     assert keyed.primary_keys == ("id", "p")
-    other = TableSchema.create(fields, options={word: "id"})  # another engine's, as LIKE and clones copy it
+    other = create_schema(fields, options={word: "id"})  # another engine's, as LIKE and clones copy it
     assert new_schema(other, (), (), {}, None).options == {word: "id"}
 
 
 def test_duplicate_columns():
     fields = columns(a="INT") + columns(a="INT")
     with pytest.raises(InvalidError, match=r"must not contain duplicate fields. Found: \[a\]"):
-        TableSchema.create(fields)
+        create_schema(fields)
     with pytest.raises(InvalidError, match="Field names must be unique"):
         create(r="ROW<a INT, a INT>")
 

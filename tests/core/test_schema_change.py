@@ -20,7 +20,7 @@ from bucketlake.schema.change import (
     UpdatePosition,
 )
 from bucketlake.schema.column_options import renamed_in_options
-from bucketlake.schema.schema import TableSchema, apply
+from bucketlake.schema.versions import apply, create_schema
 from bucketlake.types.model import BIGINT, INT, STRING, TINYINT, type_text
 from bucketlake.types.parse import parse_type_text
 
@@ -31,7 +31,7 @@ def table(options=None, *, partition=("p",), primary=("p", "k")):
     fields = columns(
         k="INT", p="INT", v="INT", r="ROW<x INT, y ROW<z INT>>", l="ARRAY<INT>", m="MAP<INT, ARRAY<ROW<q INT>>>"
     )
-    return TableSchema.create(fields, partition, primary, {"bucket": 2, **(options or {})})
+    return create_schema(fields, partition, primary, {"bucket": 2, **(options or {})})
 
 
 def after(*changes, schema=None, **flags):
@@ -135,7 +135,7 @@ def test_a_renamed_member_is_renamed_in_the_options_of_its_column():
         "bucket": 1, "merge-engine": "aggregation", "fields.l.aggregate-function": "nested_update",
         "fields.l.nested-key": "a", "fields.m.aggregate-function": "merge_map_with_keytime", "fields.m.ts-field": "t",
     }  # fmt: skip
-    schema = TableSchema.create(fields, (), ("k",), options)
+    schema = create_schema(fields, (), ("k",), options)
     found = after(RenameColumn(("l", "element", "a"), "aa"), RenameColumn(("m", "value", "t"), "at"), schema=schema)
     assert (found.options["fields.l.nested-key"], found.options["fields.m.ts-field"]) == ("aa", "at")
     assert find_option("fields.m.ts-field").effect is find_option("fields.l.nested-key").effect
@@ -238,7 +238,7 @@ def test_an_empty_table_may_change_how_its_data_will_lie():
 
 def test_bucket_numbers_may_change_between_fixed_ones():
     assert after(SetOption("bucket", "8")).bucket == 8
-    dynamic = TableSchema.create(columns(k="INT"), (), ("k",))
+    dynamic = create_schema(columns(k="INT"), (), ("k",))
     with pytest.raises(InvalidError, match="Cannot change bucket when it is -1"):
         apply(dynamic, [SetOption("bucket", "8")])
 
@@ -259,7 +259,7 @@ def test_explicit_casts_can_be_switched_off():
 
 def test_the_last_column_stays():
     with pytest.raises(InvalidError, match="Cannot drop all fields in table"):
-        apply(TableSchema.create(columns(a="INT")), [DropColumn("a")])
+        apply(create_schema(columns(a="INT")), [DropColumn("a")])
 
 
 def test_older_names_of_options_follow_the_same_rules():

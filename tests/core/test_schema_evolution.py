@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.schema.evolution import cast_array, evolve_batch
-from bucketlake.schema.schema import cast_allowed, read_mapping
+from bucketlake.schema.evolution import cast_allowed, cast_array, evolve_batch, read_mapping
 from bucketlake.types.model import arrow_schema, arrow_type
 from bucketlake.types.parse import parse_type_text
 

@@ -12,7 +12,7 @@ import bucketlake
 from bucketlake import Catalog, CorruptError, InvalidError, NotFoundError
 from bucketlake.file_names import check_names, fault_of, number_of
 from bucketlake.paths import TablePaths
-from bucketlake.schema.schema import SetOption
+from bucketlake.schema.change import SetOption
 from bucketlake.table import open_table
 
 SCHEMA = pa.schema([pa.field("k", pa.int64()), pa.field("v", pa.int64())])

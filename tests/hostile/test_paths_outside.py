@@ -30,7 +30,7 @@ from bucketlake.format.metadata.manifest import (
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot, encode_snapshot
 from bucketlake.ops.clean.orphans import remove_orphans
 from bucketlake.ops.table.store import clear_cache
-from bucketlake.schema.schema import SetOption
+from bucketlake.schema.change import SetOption
 from bucketlake.table import open_table
 
 ROWS = pa.table({"p": ["a"], "k": [1], "v": [1]})

@@ -18,7 +18,8 @@ import pytest
 import bucketlake
 from bucketlake import Catalog, InvalidError, Table
 from bucketlake.ops.rows import incoming
-from bucketlake.schema.schema import TableSchema, column_names
+from bucketlake.schema.schema import column_names
+from bucketlake.schema.versions import create_schema
 from bucketlake.types.model import INT, DataField
 
 SCHEMA = pa.schema(
@@ -175,7 +176,7 @@ def test_wide_tables_look_at_each_column_a_bounded_number_of_times(catalog: Cata
 
     count = 2000
     names = [Name(f"column_{number}") for number in range(count)]
-    schema = TableSchema.create([DataField(i, name, INT) for i, name in enumerate(names)])
+    schema = create_schema([DataField(i, name, INT) for i, name in enumerate(names)])
     incoming.Incoming(schema)._check(names, None)
     assert column_names(schema, [str(name) for name in names]) == names
     assert looked["compared"] < 50 * count

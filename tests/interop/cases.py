@@ -12,7 +12,7 @@ from tests import corpus
 from tests.interop.values import arrow_rows, canonical
 
 from bucketlake import Catalog, Table
-from bucketlake.schema.schema import SchemaChange
+from bucketlake.schema.change import SchemaChange
 from bucketlake.types.model import DataField, arrow_schema
 from bucketlake.types.parse import parse_type_text
 

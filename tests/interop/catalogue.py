@@ -11,7 +11,7 @@ import pyarrow as pa
 from tests.interop.cases import Case, Maker
 from tests.interop.typed_values import KEYS, plain_columns, plain_rows
 
-from bucketlake.schema.schema import AddColumn, DropColumn, RenameColumn, SetOption, UpdateColumnType, UpdatePosition
+from bucketlake.schema.change import AddColumn, DropColumn, RenameColumn, SetOption, UpdateColumnType, UpdatePosition
 from bucketlake.types.parse import parse_type_text
 
 CODECS = {

@@ -13,7 +13,7 @@ from tests.peers.flink import FlinkPaimon
 from tests.profile import later
 
 import bucketlake
-from bucketlake.schema.schema import SetOption
+from bucketlake.schema.change import SetOption
 from bucketlake.table import Table
 
 pytestmark = pytest.mark.peer

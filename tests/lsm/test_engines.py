@@ -18,6 +18,7 @@ from bucketlake.lsm.engines.rules import engine_of, order_of
 from bucketlake.lsm.merge import BlockSize, merge_runs, sort_and_merge
 from bucketlake.ops.write.write import key_values
 from bucketlake.schema.schema import KIND_FIELD, TableSchema
+from bucketlake.schema.versions import create_schema
 from bucketlake.types.model import BIGINT, INT, DataField
 
 from . import engine_model as model
@@ -30,7 +31,7 @@ examples = settings(deadline=None, max_examples=amount(30))
 
 def schema_of(**options: str) -> TableSchema:
     fields = [DataField(i, name, INT if name == "k" else BIGINT) for i, name in enumerate(COLUMNS)]
-    return TableSchema.create(fields, primary_keys=("k",), options={"bucket": 1, **named(options)})
+    return create_schema(fields, primary_keys=("k",), options={"bucket": 1, **named(options)})
 
 
 def named(options: Mapping[str, str]) -> dict[str, str]:

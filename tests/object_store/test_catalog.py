@@ -12,7 +12,7 @@ from tests.object_store.conftest import S3, SECRET, rows
 
 import bucketlake
 from bucketlake import AlreadyExistsError, Catalog, InvalidError, NotFoundError, StorageError
-from bucketlake.schema.schema import AddColumn, RenameColumn, SetOption
+from bucketlake.schema.change import AddColumn, RenameColumn, SetOption
 from bucketlake.types.model import STRING
 
 SCHEMA = pa.schema([pa.field("k", pa.int64()), pa.field("v", pa.int64())])

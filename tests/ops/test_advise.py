@@ -14,7 +14,7 @@ from bucketlake import Table
 from bucketlake.errors import InvalidError
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.rescale.advise import TARGET_BYTES, TARGET_ROWS, advise, recommended
-from bucketlake.schema.schema import SetOption
+from bucketlake.schema.change import SetOption
 
 GB, MB = 1 << 30, 1 << 20
 

@@ -8,7 +8,7 @@ from tests.sim.clock import FakeClock
 from tests.sim.storage import MapStorage
 from tests.sim.tables import create_table
 
-from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.versions import create_schema
 from bucketlake.table import Table
 from bucketlake.types.model import BIGINT, DataField
 
@@ -24,7 +24,7 @@ KINDS = {
 
 def updated(options: dict[str, str], keys: range) -> list[tuple[int, int]]:
     """A table whose every other key is written twice; its files are named alike whatever the keys."""
-    schema = TableSchema.create(FIELDS, (), ("k",), {"bucket": "1", **options})
+    schema = create_schema(FIELDS, (), ("k",), {"bucket": "1", **options})
     table = Table(create_table(MapStorage(), FakeClock(11), schema), "t")
     for given in (keys, keys[::2]):
         table.write_arrow(pa.table({"k": pa.array(given, pa.int64()), "v": pa.array([len(given)] * len(given))}))

@@ -33,7 +33,8 @@ from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import prepare_write
 from bucketlake.ops.write.write import write_batches
-from bucketlake.schema.schema import KIND_FIELD, AddColumn
+from bucketlake.schema.change import AddColumn
+from bucketlake.schema.schema import KIND_FIELD
 from bucketlake.types.model import BIGINT
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), nullable=False), pa.field("v", pa.int64()), pa.field("s", pa.string())])

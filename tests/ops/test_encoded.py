@@ -16,7 +16,7 @@ from bucketlake.env.local import LocalStorage
 from bucketlake.errors import CorruptError
 from bucketlake.format.data.datafile import Recorded, read_recorded
 from bucketlake.lsm import merge
-from bucketlake.schema.schema import AddColumn, RenameColumn, UpdateColumnType
+from bucketlake.schema.change import AddColumn, RenameColumn, UpdateColumnType
 from bucketlake.types.encoded import alike, concatenated, plain
 from bucketlake.types.model import STRING, DataField
 from bucketlake.types.parse import parse_type

@@ -17,7 +17,7 @@ from bucketlake.env.env import Env
 from bucketlake.errors import ConflictError, InvalidError
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.schema.change import AddColumn
-from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.versions import create_schema
 from bucketlake.table import Table, open_table
 from bucketlake.types.model import BIGINT, INT, DataField, arrow_schema
 
@@ -72,7 +72,7 @@ def through(storage: Any, seed: int) -> Table:
 def base(kind: str) -> MapStorage:
     bucket, keys, options = KINDS[kind]
     storage = MapStorage()
-    schema = TableSchema.create(FIELDS, ("pt",), keys, {"bucket": str(bucket), **QUIET, **options})
+    schema = create_schema(FIELDS, ("pt",), keys, {"bucket": str(bucket), **QUIET, **options})
     create_table(storage, FakeClock(), schema)
     for seed, some in ((1, [1, 2]), (2, [3, 4])):
         put(through(storage, seed), some)

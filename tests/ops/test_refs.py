@@ -38,7 +38,7 @@ from bucketlake.ops.scan.scan import delta_entries, live_entries
 from bucketlake.ops.table.partition_times import filled_pattern, parse_time
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.schema.change import AddColumn
-from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.versions import create_schema
 from bucketlake.table import Table
 from bucketlake.types.model import BIGINT, DataField
 
@@ -346,7 +346,7 @@ def postponed() -> tuple[MapStorage, FakeClock, Table]:
     clock, storage = FakeClock(1), MapStorage()
     fields = (DataField(0, "k", BIGINT.with_nullable(False)), DataField(1, "v", BIGINT))
     given = {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false", "postpone.merge-on-read": "true"}
-    return storage, clock, Table(create_table(storage, clock, TableSchema.create(fields, (), ("k",), given)), "t")
+    return storage, clock, Table(create_table(storage, clock, create_schema(fields, (), ("k",), given)), "t")
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))

@@ -31,6 +31,7 @@ from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.schema.change import SetOption
 from bucketlake.schema.schema import KIND_FIELD, TableSchema
+from bucketlake.schema.versions import create_schema
 from bucketlake.table import Table
 from bucketlake.types.model import BIGINT, INT, DataField, canonical_batch
 
@@ -66,7 +67,7 @@ SEEDS = itertools.count()  # decoded files are cached by name: no two tables nam
 def schema_of(engine: str, bucket: int) -> TableSchema:
     keyed = not engine.startswith("append")
     options = {"scan.manifest.parallelism": "1", "commit.max-retries": "50", "bucket": str(bucket), **ENGINES[engine]}
-    return TableSchema.create(FIELDS, ("pt",), ("pt", "k") if keyed else (), options)
+    return create_schema(FIELDS, ("pt",), ("pt", "k") if keyed else (), options)
 
 
 def new_table(engine: str, bucket: int, storage: Any = None) -> Table:
@@ -292,7 +293,7 @@ def referenced(table: Table) -> set[str]:
 def test_overwriting_a_partition_of_a_table_whose_keys_may_lie_in_several() -> None:
     """Buckets with a number: keys of other partitions are the user's affair, and the option's number counts."""
     options = {"bucket": "2", "scan.manifest.parallelism": "1"}
-    schema = TableSchema.create(FIELDS, ("pt",), ("k",), options)
+    schema = create_schema(FIELDS, ("pt",), ("k",), options)
     table = Table(create_table(MapStorage(), FakeClock(next(SEEDS)), schema), "t")
     write(table, [(pt, k, k) for pt in (1, 2) for k in range(10)])
     table = table.alter(SetOption("bucket", "5"))
@@ -388,7 +389,7 @@ def test_what_cannot_be_rescaled_is_refused() -> None:
         table.rescale(-3)
     with pytest.raises(InvalidError, match="greater than 0"):
         table.rescale(0)
-    dynamic = TableSchema.create(FIELDS, ("pt",), ("pt", "k"), {})
+    dynamic = create_schema(FIELDS, ("pt",), ("pt", "k"), {})
     with pytest.raises(UnsupportedError, match="fixed number"):
         Table(create_table(MapStorage(), FakeClock(), dynamic), "t").rescale(4)
 
@@ -421,7 +422,7 @@ PENDING = {"postpone.batch-write-fixed-bucket": "false"}
 
 def postponed(storage: MapStorage) -> Table:
     options = {"bucket": "-2", "scan.manifest.parallelism": "1", "postpone.default-bucket-num": "3"}
-    schema = TableSchema.create(FIELDS, ("pt",), ("pt", "k"), options)
+    schema = create_schema(FIELDS, ("pt",), ("pt", "k"), options)
     table = Table(create_table(storage, FakeClock(next(SEEDS)), schema), "t")
     write(table, [(1, k, k) for k in range(20)])
     write(table, [(1, k, k + 1) for k in range(5, 30)], **PENDING)

@@ -25,7 +25,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.ops.table.wall_clock import local_from_epoch
 from bucketlake.options.options import TableOptions
 from bucketlake.paths import TablePaths
-from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.versions import create_schema
 from bucketlake.types.model import BIGINT, INT, STRING, DataField, arrow_schema
 
 FIELDS = (DataField(0, "k", BIGINT.with_nullable(False)), DataField(1, "v", STRING), DataField(2, "n", INT))
@@ -35,7 +35,7 @@ NO_PARTITION = with_arity_header(encode_row((), []), 0)
 def store(folder: Path, keys: tuple[str, ...] = ("k",), **options: str) -> Store:
     texts = {key.replace("__", "."): value for key, value in options.items()}
     texts = {key.replace("_", "-"): value for key, value in texts.items()}
-    schema = TableSchema.create(FIELDS, (), keys, {"bucket": "1" if keys else "-1", **texts})
+    schema = create_schema(FIELDS, (), keys, {"bucket": "1" if keys else "-1", **texts})
     paths = TablePaths(str(folder), schema.partition_fields, schema.options)
     return Store(Env(), paths, schema, TableOptions(schema.options))
 
@@ -50,7 +50,7 @@ def rows(keyed: bool, keys: Any, sequence: int = 0, kinds: Any = 0, values: Any 
         numbers = np.arange(sequence, sequence + count)
         kinds = np.full(count, kinds, np.int8) if np.isscalar(kinds) else np.asarray(kinds, np.int8)
         columns = {"_KEY_k": keys, "_SEQUENCE_NUMBER": numbers, "_VALUE_KIND": kinds, **columns}
-    schema = TableSchema.create(FIELDS, (), ("k",) if keyed else (), {"bucket": "1" if keyed else "-1"})
+    schema = create_schema(FIELDS, (), ("k",) if keyed else (), {"bucket": "1" if keyed else "-1"})
     layout = arrow_schema(schema.key_value_fields if keyed else schema.fields)
     return pa.RecordBatch.from_arrays([pa.array(columns[f.name], f.type) for f in layout], schema=layout)
 
@@ -92,7 +92,7 @@ def test_a_file_of_an_append_table_is_described(tmp_path: Path) -> None:
 
 
 def test_long_keys_are_whole_and_their_statistics_cut(tmp_path: Path) -> None:
-    schema = TableSchema.create([DataField(0, "k", STRING)], (), ("k",), {"bucket": "1"})
+    schema = create_schema([DataField(0, "k", STRING)], (), ("k",), {"bucket": "1"})
     where = Store(Env(), TablePaths(str(tmp_path)), schema, TableOptions(schema.options))
     low, high = "a" * 300, "b" * 300
     columns = [[low, high], [1, 2], [0, 0], [low, high]]

@@ -47,6 +47,7 @@ from bucketlake.ops.refs.tags import expire_tags
 from bucketlake.ops.table import store as stores
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.versions import create_schema
 from bucketlake.table import Table
 
 
@@ -103,7 +104,7 @@ def schema_of(kind: Kind) -> TableSchema:
         **({"bucket.auto": "true"} if kind.bucket > 0 and kind.keys else {}),
         **kind.options,
     }
-    return TableSchema.create(FIELDS, ("pt",), kind.keys, texts)
+    return create_schema(FIELDS, ("pt",), kind.keys, texts)
 
 
 @dataclass

@@ -17,6 +17,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.options.options import TableOptions
 from bucketlake.paths import TablePaths
 from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.versions import create_schema
 from bucketlake.types.model import BIGINT, INT, STRING, DataField
 
 NOTHING = SimpleStats(b"\0\0\0\0" + bytes(8), b"\0\0\0\0" + bytes(8), ())
@@ -35,7 +36,7 @@ def table_schema(
     if not keyed and bucket > 0:
         texts["bucket-key"] = "k"
     parts = ("pt",) if partitioned else ()
-    return TableSchema.create(FIELDS, parts, (*parts, "k") if keyed else (), texts)
+    return create_schema(FIELDS, parts, (*parts, "k") if keyed else (), texts)
 
 
 def make_store(storage: Any, clock: Any, schema: TableSchema | None = None, root: str = ROOT) -> Store:

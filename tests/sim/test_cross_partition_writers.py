@@ -27,6 +27,7 @@ from bucketlake.ops.table.store import clear_cache
 from bucketlake.ops.write.prepare import prepare_write
 from bucketlake.ops.write.write import write_batches
 from bucketlake.schema.schema import KIND_FIELD, TableSchema
+from bucketlake.schema.versions import create_schema
 from bucketlake.table import Table
 from bucketlake.types.model import BIGINT, INT, DataField, arrow_schema, canonical_batch
 
@@ -48,7 +49,7 @@ def schema_of(engine: str, **options: str) -> TableSchema:
         "merge-engine": engine,
         **options,
     }
-    return TableSchema.create(FIELDS, ("pt",), ("k",), texts)
+    return create_schema(FIELDS, ("pt",), ("k",), texts)
 
 
 def batch(rows: Rows, kind: int = 0) -> pa.RecordBatch:

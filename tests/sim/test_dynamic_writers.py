@@ -27,6 +27,7 @@ from bucketlake.ops.table.store import clear_cache
 from bucketlake.ops.write.prepare import prepare_write
 from bucketlake.ops.write.write import write_batches
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, TableSchema
+from bucketlake.schema.versions import create_schema
 from bucketlake.table import Table
 from bucketlake.types.model import BIGINT, INT, DataField, arrow_schema, canonical_batch
 
@@ -48,7 +49,7 @@ def schema_of(**options: str) -> TableSchema:
         "write-only": "true",
         **options,
     }
-    return TableSchema.create(FIELDS, ("pt",), ("pt", "k"), texts)
+    return create_schema(FIELDS, ("pt",), ("pt", "k"), texts)
 
 
 def batch(rows: Rows, kind: int = 0) -> pa.RecordBatch:

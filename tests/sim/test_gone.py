@@ -34,7 +34,7 @@ from bucketlake.ops.refs.branches import create_branch, delete_branch
 from bucketlake.ops.refs.tags import create_tag, delete_tag
 from bucketlake.ops.table.store import Store, clear_cache
 from bucketlake.schema.change import AddColumn, DropColumn, SetOption
-from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.versions import create_schema
 from bucketlake.table import Table
 from bucketlake.types.model import BIGINT
 
@@ -334,7 +334,7 @@ def test_an_alter_beside_a_drop_leaves_no_table() -> None:
 def replace_table(catalog: Catalog) -> None:
     table = catalog.table("t")
     schema = table.schema
-    made = TableSchema.create(schema.fields, schema.partition_keys, schema.primary_keys, schema.options)
+    made = create_schema(schema.fields, schema.partition_keys, schema.primary_keys, schema.options)
     replacement = draft_replacement(table.store, made, "t")
     replacement.switch()
     replacement.finish()

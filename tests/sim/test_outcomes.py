@@ -19,7 +19,7 @@ from tests.sim.tables import ROOT, create_table
 from bucketlake.env.env import Env
 from bucketlake.errors import CommitError, CommitUnknownError
 from bucketlake.ops.table.store import clear_cache
-from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.versions import create_schema
 from bucketlake.table import Table, open_table
 from bucketlake.types.model import BIGINT, DataField, arrow_schema
 
@@ -66,7 +66,7 @@ def base_of(case: Case) -> tuple[MapStorage, Table]:
     storage = MapStorage()
     keys = ("k",) if case.keyed else ()
     given = {"scan.manifest.parallelism": "1", **case.options}
-    create_table(storage, FakeClock(), TableSchema.create(FIELDS, (), keys, given))
+    create_table(storage, FakeClock(), create_schema(FIELDS, (), keys, given))
     table = through(storage)
     for start in (0, 10):
         table.write_arrow(rows(range(start, start + 10)), write_only=True)

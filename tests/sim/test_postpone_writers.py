@@ -24,7 +24,8 @@ from bucketlake.ops.scan.scan import delta_entries, live_entries
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.ops.write.postpone_write import write_counted
 from bucketlake.ops.write.prepare import prepare_write
-from bucketlake.schema.schema import KIND_FIELD, TableSchema
+from bucketlake.schema.schema import KIND_FIELD
+from bucketlake.schema.versions import create_schema
 from bucketlake.table import Table
 
 OPERATIONS = ("pend",) * 4 + ("fix",) * 3 + ("delete", "overwrite", "drop")
@@ -111,7 +112,7 @@ class Model:
 
 
 def simulate(seed: int, faults: float) -> tuple[Any, MapStorage, list[Worker]]:
-    schema = TableSchema.create(FIELDS, ("pt",), ("pt", "k"), OPTIONS)
+    schema = create_schema(FIELDS, ("pt",), ("pt", "k"), OPTIONS)
     members = [partial(Worker, operations=OPERATIONS, compacts=number >= 2) for number in range(4)]
     return team.simulate(seed, schema, members, faults)
 

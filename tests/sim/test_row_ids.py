@@ -19,7 +19,7 @@ from bucketlake.catalog import open_named
 from bucketlake.env.env import Env
 from bucketlake.errors import BucketlakeError
 from bucketlake.ops.table.store import clear_cache
-from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.versions import create_schema
 from bucketlake.table import Table, open_table
 from bucketlake.types.model import BIGINT, DataField, arrow_schema
 
@@ -52,7 +52,7 @@ def ids(storage: Any) -> dict[int, int]:
 
 def base() -> dict[str, bytes]:
     storage = MapStorage()
-    create_table(storage, FakeClock(), TableSchema.create(FIELDS, (), (), OPTIONS))
+    create_table(storage, FakeClock(), create_schema(FIELDS, (), (), OPTIONS))
     for seed, start in enumerate((0, 5), 1):
         put(through(storage, seed), range(start, start + 5))
     return storage.files
@@ -122,7 +122,7 @@ def values(storage: Any) -> dict[int, tuple[int, int]]:
 def apart() -> dict[str, bytes]:
     """Two files of five rows, one with newer values beside it."""
     storage = MapStorage()
-    create_table(storage, FakeClock(), TableSchema.create(FIELDS, (), (), EVOLVING))
+    create_table(storage, FakeClock(), create_schema(FIELDS, (), (), EVOLVING))
     for seed, start in enumerate((0, 5), 1):
         put(through(storage, seed), range(start, start + 5))
     through(storage, 4).update({"v": 50}, "k = 2")

@@ -15,6 +15,7 @@ from tests.table.test_first_schemas import first_table
 from bucketlake.errors import InvalidError
 from bucketlake.format.row.hashing import assign_buckets
 from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.versions import create_schema
 from bucketlake.spark.read import reader
 from bucketlake.spark.session import Lake
 from bucketlake.spark.types import field_types
@@ -107,7 +108,7 @@ def _schema(fields: list[DataField], function: str = "default") -> TableSchema:
     names = ",".join(field.name for field in fields)
     options = {"bucket": "7", "bucket-key": names, "bucket-function.type": function}
     found: TableSchema = SimpleNamespace(  # type: ignore[assignment]
-        table_options=TableSchema.create(fields, (), (), options).table_options,
+        table_options=create_schema(fields, (), (), options).table_options,
         bucket_keys=tuple(field.name for field in fields),
         select=lambda names: tuple(fields),
     )

@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from bucketlake.errors import AlreadyExistsError, BucketlakeError, InvalidError, NotFoundError, UnsupportedError
-from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.versions import create_schema
 from bucketlake.spark.session import Lake
 from bucketlake.types.model import INT, DataField, quote_identifier, quote_text, type_text
 
@@ -299,7 +299,7 @@ def test_names_that_need_quotes(classic: Lake, name: str) -> None:
 @pytest.mark.filterwarnings("ignore:option 'primaryKey' is not known")
 def test_a_table_like_another_takes_its_properties_as_they_are(classic: Lake) -> None:
     """Words that CREATE TABLE refuses may stand in a table of another engine."""
-    theirs = TableSchema.create([DataField(0, "id", INT)], [], [], {"primaryKey": "id"}, None)
+    theirs = create_schema([DataField(0, "id", INT)], [], [], {"primaryKey": "id"}, None)
     classic.catalog.create_table("db.theirs", theirs)
     classic.sql("CREATE TABLE db.l LIKE db.theirs")
     classic.sql("CREATE OR REPLACE TABLE db.l LIKE db.theirs")

@@ -16,7 +16,7 @@ from bucketlake import CommitError, ConflictError, InvalidError, Table
 from bucketlake.env.local import LocalStorage
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
 from bucketlake.ops.write.write import write_batches
-from bucketlake.schema.schema import AddColumn, DropPrimaryKey, RenameColumn, SchemaChange, SetOption
+from bucketlake.schema.change import AddColumn, DropPrimaryKey, RenameColumn, SchemaChange, SetOption
 from bucketlake.types.model import BIGINT, INT
 
 FIRST = {key: f"a{key}" for key in range(20)}

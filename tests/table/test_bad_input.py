@@ -14,7 +14,7 @@ import pytest
 
 from bucketlake import BucketlakeError, Catalog, CorruptError, InvalidError, NotFoundError, Table, UnsupportedError
 from bucketlake.ops.table.store import clear_cache
-from bucketlake.schema.schema import AddColumn, SetOption, UpdateColumnType, UpdateComment
+from bucketlake.schema.change import AddColumn, SetOption, UpdateColumnType, UpdateComment
 from bucketlake.table import open_table
 from bucketlake.types.model import BIGINT, INT, STRING
 

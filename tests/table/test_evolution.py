@@ -12,8 +12,7 @@ import pytest
 
 import bucketlake
 from bucketlake import ConflictError, InvalidError, Table
-from bucketlake.schema.evolution import read_mapping
-from bucketlake.schema.schema import (
+from bucketlake.schema.change import (
     AddColumn,
     DropColumn,
     RenameColumn,
@@ -22,6 +21,7 @@ from bucketlake.schema.schema import (
     UpdateColumnType,
     UpdatePosition,
 )
+from bucketlake.schema.evolution import read_mapping
 from bucketlake.types.model import BIGINT, INT, STRING, DataField, decimal_type
 from bucketlake.types.parse import parse_type_text
 

@@ -17,7 +17,8 @@ from bucketlake import ConflictError, InvalidError, Table, UnsupportedError
 from bucketlake.ops.table.publishing import publish_schema
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
 from bucketlake.ops.write.write import write_batches
-from bucketlake.schema.schema import UpdateColumnType, apply
+from bucketlake.schema.change import UpdateColumnType
+from bucketlake.schema.versions import apply
 from bucketlake.types.model import BIGINT
 
 WIDENING = {"write.merge-schema": "true", "write.merge-schema.type-widening": "true"}

@@ -19,15 +19,8 @@ import bucketlake
 from bucketlake import InvalidError, Table
 from bucketlake.catalog import Catalog
 from bucketlake.catalogs.clone import Cloning
-from bucketlake.schema.schema import (
-    AddColumn,
-    DropColumn,
-    RemoveOption,
-    RenameColumn,
-    SetOption,
-    TableSchema,
-    UpdateColumnType,
-)
+from bucketlake.schema.change import AddColumn, DropColumn, RemoveOption, RenameColumn, SetOption, UpdateColumnType
+from bucketlake.schema.schema import TableSchema
 from bucketlake.types.model import BIGINT, DataField
 from bucketlake.types.parse import parse_type_text
 

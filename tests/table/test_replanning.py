@@ -19,7 +19,7 @@ from bucketlake.ops.check.fault import LEVELS
 from bucketlake.ops.check.fsck import FsckRequest, fsck
 from bucketlake.ops.compact.append_compact import AppendPlan, compact_append, plan_append
 from bucketlake.ops.table.store import clear_cache
-from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.versions import create_schema
 from bucketlake.table import Table, open_table
 from bucketlake.types.model import BIGINT, INT, DataField, arrow_schema
 
@@ -51,7 +51,7 @@ def table_of(keys: tuple[str, ...] = ("pt", "k"), partitions: tuple[str, ...] = 
     clear_cache()
     storage = MapStorage()
     given = {"bucket": "1", "scan.manifest.parallelism": "1", **{k.replace("_", "."): v for k, v in options.items()}}
-    create_table(storage, FakeClock(), TableSchema.create(FIELDS, partitions, keys, given))
+    create_table(storage, FakeClock(), create_schema(FIELDS, partitions, keys, given))
     return storage
 
 

@@ -34,7 +34,7 @@ from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.entries import deletion
 from bucketlake.ops.table.store import clear_cache
-from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.versions import create_schema
 from bucketlake.table import Table, open_table
 from bucketlake.types.model import BIGINT, INT, DataField, arrow_schema
 
@@ -77,7 +77,7 @@ def table_of(kind: str, **options: str) -> MapStorage:
     clear_cache()
     keys, given = KINDS[kind]
     storage = MapStorage()
-    create_table(storage, FakeClock(), TableSchema.create(FIELDS, ("pt",), keys, {**given, **options}))
+    create_table(storage, FakeClock(), create_schema(FIELDS, ("pt",), keys, {**given, **options}))
     through(storage).write_arrow(rows(*((pt, 10 * pt + k, k, 0) for pt in (1, 2) for k in range(5))))
     return storage
 

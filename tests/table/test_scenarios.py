@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from bucketlake import Catalog, InvalidError, Table
-from bucketlake.schema.schema import SetOption
+from bucketlake.schema.change import SetOption
 from bucketlake.types.model import DataField
 from bucketlake.types.parse import parse_type_text
 

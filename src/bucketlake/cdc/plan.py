@@ -16,7 +16,8 @@ from bucketlake.cdc.evolution import changes_for
 from bucketlake.cdc.shapes import Reading, Shape, SourceColumn
 from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
 from bucketlake.schema.change import SchemaChange, UpdateColumnType
-from bucketlake.schema.schema import TableSchema, apply
+from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.versions import apply, create_schema
 from bucketlake.types.model import BIGINT, INT, STRING, DataField, DataType, Root, type_text
 from bucketlake.values import dataclass
 
@@ -129,7 +130,7 @@ class _Draft:
                 DataField(i, one.name, (one.type or STRING).with_nullable(True), one.comment)
                 for i, one in enumerate(given)
             ]
-            self.schema = TableSchema.create(made)
+            self.schema = create_schema(made)
             return
         changes = changes_for(self.schema.fields, given, self.rules.modes, renames, self.target)
         if not changes:
@@ -206,7 +207,7 @@ def _keyed(target: str, schema: TableSchema, shapes: Sequence[Shape], rules: Rul
         _require(target, "partition_keys", partition, names)
     else:
         partition = ()
-    return TableSchema.create(schema.fields, partition, primary, dict(rules.table_options))
+    return create_schema(schema.fields, partition, primary, dict(rules.table_options))
 
 
 def _require(target: str, what: str, keys: Sequence[str], names: set[str]) -> None:

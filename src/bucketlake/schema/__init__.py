@@ -26,12 +26,10 @@ from bucketlake.schema.schema import (
     VERSION,
     BucketMode,
     TableSchema,
-    apply,
-    normalised,
     pretty_json,
-    refuse_change,
 )
 from bucketlake.schema.validation import refuse_undelivered, validate_schema
+from bucketlake.schema.versions import apply, create_schema, normalised, refuse_change
 
 __all__ = [
     "AddColumn",
@@ -57,6 +55,7 @@ __all__ = [
     "VERSION",
     "apply",
     "cast_allowed",
+    "create_schema",
     "normalised",
     "pretty_json",
     "read_mapping",

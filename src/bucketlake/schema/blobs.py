@@ -2,8 +2,6 @@
 
     declared(item, options)        a column of a new table as the options declare it
     directed(item, comment)        a column that its comment declares: `__BLOB_FIELD; comment`
-    in_blob_files(fields, apart)   the columns whose values lie in blob files
-    described(fields, names)       the columns that hold descriptors of blobs in the files of the table's format
     check_blobs, refuse_blobs      what such a schema must satisfy, and what is not done here
 
 Spec: docs/spec/blob.md#columns
@@ -13,13 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.schema.schema import TableSchema
 from bucketlake.types.model import DataField, DataType, Root, in_blob_file, type_text
-
-if TYPE_CHECKING:
-    from bucketlake.schema.schema import TableSchema
 
 FIELD = "blob-field"
 DESCRIPTOR_FIELD = "blob-descriptor-field"
@@ -28,17 +23,6 @@ COLUMN_KEYS = (FIELD, DESCRIPTOR_FIELD, VIEW_FIELD)
 _DIRECTIVES = {"__BLOB_FIELD": FIELD, "__BLOB_DESCRIPTOR_FIELD": DESCRIPTOR_FIELD, "__BLOB_VIEW_FIELD": VIEW_FIELD}
 OLDER = {DESCRIPTOR_FIELD: "blob.stored-descriptor-fields"}
 _SOURCES = (Root.BINARY, Root.VARBINARY, Root.BLOB)
-
-
-def in_blob_files(fields: Sequence[DataField], apart: Sequence[str] = ()) -> tuple[DataField, ...]:
-    """The columns whose values lie in blob files, all of the kind but those `apart`, which 'blob-descriptor-field'
-    names."""
-    return tuple(item for item in fields if in_blob_file(item.type) and item.name not in apart)
-
-
-def described(fields: Sequence[DataField], names: Sequence[str]) -> tuple[DataField, ...]:
-    """The columns that 'blob-descriptor-field' names: descriptors of blobs, which lie elsewhere."""
-    return tuple(item for item in fields if item.type.root is Root.BLOB and item.name in names)
 
 
 def declared(item: DataField, options: Mapping[str, str]) -> DataField:

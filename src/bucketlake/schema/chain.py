@@ -5,12 +5,8 @@ Spec: docs/spec/chain_table.md#the-table
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from bucketlake.errors import InvalidError
-
-if TYPE_CHECKING:
-    from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.schema import TableSchema
 
 
 def chain_keys(schema: TableSchema) -> tuple[str, ...]:

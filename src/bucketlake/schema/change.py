@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import field, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bucketlake.errors import (
     AlreadyExistsError,
@@ -26,13 +26,11 @@ from bucketlake.schema.evolution import cast_allowed
 from bucketlake.schema.flink_columns import check_free, check_kept
 from bucketlake.schema.keyed_indexes import indexed_columns
 from bucketlake.schema.marked import COLUMN_KEYS, added, dropped
+from bucketlake.schema.schema import TableSchema
 from bucketlake.types.ids import with_fresh_ids
 from bucketlake.types.model import DataField, DataType, Root, type_text
 from bucketlake.types.parse import parse_type_text
 from bucketlake.values import dataclass
-
-if TYPE_CHECKING:
-    from bucketlake.schema.schema import TableSchema
 
 ColumnPath = str | Sequence[str]
 _FLAGS = ("first", "keep_nullability", "nullable")

@@ -6,14 +6,11 @@ Spec: docs/spec/clustering.md#keyed-tables
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.options.options import TableOptions, option_text
+from bucketlake.schema.schema import TableSchema
 from bucketlake.types.model import Root
-
-if TYPE_CHECKING:
-    from bucketlake.schema.schema import TableSchema
 
 _WITHOUT_ORDER = frozenset((Root.ARRAY, Root.MAP, Root.MULTISET, Root.ROW, Root.VARIANT, Root.BLOB, Root.VECTOR))
 _MODE = "in 'pk-clustering-override' mode."

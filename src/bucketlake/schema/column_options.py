@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from bucketlake.options.map_layout import is_of_layout
 from bucketlake.schema.marked import COLUMN_KEYS
+from bucketlake.schema.schema import TableSchema
 from bucketlake.schema.vectors import FIELD, dimension_key
-
-if TYPE_CHECKING:
-    from bucketlake.schema.schema import TableSchema
 
 _COLUMN_LISTS = (
     "bucket-key",

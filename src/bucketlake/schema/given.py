@@ -9,6 +9,7 @@ from bucketlake.errors import InvalidError, check_types
 from bucketlake.lazy import pa
 from bucketlake.options.options import refuse_key_words
 from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.versions import create_schema
 from bucketlake.types.model import DataField, DataType, from_arrow_type
 
 
@@ -45,7 +46,7 @@ def new_schema(
         keyed = bool(primary_keys or "primary-key" in options)
         partitioned = bool(partition_keys or "partition" in options)
         refuse_key_words(options, [item.name for item in fields], keyed=keyed, partitioned=partitioned)
-    return TableSchema.create(fields, _listed(partition_keys), _listed(primary_keys), options, comment or None)
+    return create_schema(fields, _listed(partition_keys), _listed(primary_keys), options, comment or None)
 
 
 def _listed(keys: Sequence[str]) -> Sequence[str]:

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.options.options import TableOptions
+from bucketlake.schema.schema import TableSchema
 from bucketlake.types.model import DataField, Root, type_text
 from bucketlake.values import dataclass
-
-if TYPE_CHECKING:
-    from bucketlake.schema.schema import TableSchema
 
 _BTREES = "pk-btree.index.columns"
 _BITMAPS = "pk-bitmap.index.columns"

@@ -6,16 +6,13 @@ Spec: docs/spec/map_shredding.md#tables
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
 from bucketlake.options.map_layout import LAYOUT, SHREDDED, SHREDDING, map_layouts, named_layouts
 from bucketlake.options.options import TableOptions
 from bucketlake.schema.file_indexes import index_specs
+from bucketlake.schema.schema import TableSchema
 from bucketlake.types.model import DataType, Root
-
-if TYPE_CHECKING:
-    from bucketlake.schema.schema import TableSchema
 
 _POSTPONE = -2
 _CODECS = ("none", "lz4", "zstd")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError, UnsupportedError, did_you_mean
 from bucketlake.options.merge import COMPUTING
@@ -19,12 +18,10 @@ from bucketlake.schema.external_folders import external_folders
 from bucketlake.schema.file_indexes import validate_file_indexes
 from bucketlake.schema.keyed_indexes import check_keyed_indexes
 from bucketlake.schema.map_layouts import check_map_layouts
+from bucketlake.schema.schema import TableSchema
 from bucketlake.schema.vectors import check_vector_columns
 from bucketlake.types.model import DataType, Root, refuse_type
 from bucketlake.types.parse import MOST_DEPTH
-
-if TYPE_CHECKING:
-    from bucketlake.schema.schema import TableSchema
 
 _SYSTEM_NAMES = ("_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "rowkind", "_ROW_ID")
 _MOST_BUCKETS = 2**31 - 1

@@ -12,13 +12,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
+from bucketlake.schema.schema import TableSchema
 from bucketlake.types.model import DataField, DataType, Root, checked, type_text
-
-if TYPE_CHECKING:
-    from bucketlake.schema.schema import TableSchema
 
 FIELD = "vector-field"
 DIRECTIVE = "__VECTOR_FIELD"

@@ -21,7 +21,9 @@ from bucketlake.ops.commit.strays import strays
 from bucketlake.ops.table.newest import half_made
 from bucketlake.ops.table.store import Store, next_snapshot, parallel
 from bucketlake.paths import MAIN
-from bucketlake.schema.schema import TableSchema, is_replaced, read_mapping
+from bucketlake.schema.evolution import read_mapping
+from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.versions import is_replaced
 from bucketlake.values import dataclass
 
 T = TypeVar("T")

@@ -23,7 +23,8 @@ from bucketlake.ops.table.publishing import alter_managed, publish_schema
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.postpone_write import pending_rows
 from bucketlake.schema.change import SchemaChange
-from bucketlake.schema.schema import BucketMode, TableSchema, apply, refuse_change
+from bucketlake.schema.schema import BucketMode, TableSchema
+from bucketlake.schema.versions import apply, refuse_change
 from bucketlake.values import dataclass
 
 ATTEMPTS = 20

@@ -100,7 +100,7 @@ class Replacement:
 
 def draft_replacement(old: Store, made: TableSchema, name: str) -> Replacement:
     """What is to replace a table, checked as a new table is; nothing has changed yet. `old`: as it is stored, without
-    dynamic options; `made`: as `TableSchema.create` made it.
+    dynamic options; `made`: as `create_schema` made it.
 
     Errors: UnsupportedError for another partitioning, and for what is not honoured of either.
     """

@@ -18,7 +18,8 @@ from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.store import Store
 from bucketlake.options.merge import COMPUTING
 from bucketlake.schema.change import relaid
-from bucketlake.schema.schema import TableSchema, is_replaced
+from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.versions import is_replaced
 
 DECIDE_MERGES = ("changelog-producer", "deletion-vectors.enabled", "force-lookup")
 """Options that say whether compaction looks up what was before a row."""

@@ -54,7 +54,7 @@ from bucketlake.ops.table.publishing import by_catalog, write_hint
 from bucketlake.ops.table.remedies import snapshot_remedy
 from bucketlake.ops.table.store import Store
 from bucketlake.paths import POSTPONE_BUCKET
-from bucketlake.schema.schema import is_replaced
+from bucketlake.schema.versions import is_replaced
 
 ATTEMPTS = 100  # commits that a rollback chases
 GUARD, AS_LATEST = "rollback-guard-", "rollback-to-as-latest-"

@@ -23,7 +23,8 @@ from bucketlake.ops.table.entries import fold
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.change import SchemaChange, UpdateColumnType
 from bucketlake.schema.merging import Merging, merging
-from bucketlake.schema.schema import TableSchema, apply
+from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.versions import apply
 from bucketlake.types.model import DataField, DataType, Root, type_text
 
 _WHOLE = (Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT)

@@ -13,7 +13,8 @@ from bucketlake.ops.scan.scan import base_entries, delta_entries
 from bucketlake.ops.table.store import Store
 from bucketlake.options.options import TableOptions
 from bucketlake.paths import POSTPONE_BUCKET
-from bucketlake.schema.schema import TableSchema, is_replaced
+from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.versions import is_replaced
 
 PRODUCER = "changelog-producer"
 

@@ -25,7 +25,8 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.newest import newest_schema
 from bucketlake.ops.table.store import Store
-from bucketlake.schema.schema import TableSchema, is_replaced
+from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.versions import is_replaced
 from bucketlake.types.model import DataField, DataType
 
 

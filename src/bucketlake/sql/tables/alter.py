@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, UnsupportedError
-from bucketlake.schema import schema as core
+from bucketlake.schema import change as core
 from bucketlake.schema.default import stored_default
+from bucketlake.schema.schema import TableSchema
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.instants import of_session
 from bucketlake.sql.query import query
@@ -112,7 +113,7 @@ class _Change:
             return change
         return change.legacy if of_session(lake.spark) else change.change
 
-    def _idle(self, schema: core.TableSchema, change: core.SchemaChange | _Default, sensitive: Sensitive) -> bool:
+    def _idle(self, schema: TableSchema, change: core.SchemaChange | _Default, sensitive: Sensitive) -> bool:
         if isinstance(change, core.UpdateColumnNullability) and self.flink and change.nullable:
             return spelled(schema, _parts(change.column), sensitive)[0] in schema.primary_keys
         if isinstance(change, core.UpdateColumnType) and len(path := _parts(change.column)) == 1:
@@ -127,7 +128,7 @@ def _parts(column: str | Sequence[str]) -> tuple[str, ...]:
     return (column,) if isinstance(column, str) else tuple(column)
 
 
-def meant(schema: core.TableSchema, change: core.SchemaChange | _Default, sensitive: Sensitive) -> core.SchemaChange:
+def meant(schema: TableSchema, change: core.SchemaChange | _Default, sensitive: Sensitive) -> core.SchemaChange:
     """The change with the columns' own spelling, as the session reads names."""
     if isinstance(change, _Default):
         path = spelled(schema, change.column, sensitive)

@@ -29,6 +29,7 @@ from bucketlake.options.options import refuse_key_words, validate
 from bucketlake.schema.default import stored_default
 from bucketlake.schema.given import new_schema
 from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.versions import create_schema
 from bucketlake.spark import instants
 from bucketlake.spark.settings import is_case_sensitive
 from bucketlake.spark.types import as_nullable, field_types, quoted
@@ -73,7 +74,7 @@ class _Definition:
         """The columns; a whole schema where its options are another table's, which are taken as they are."""
         if not self.copied:
             return self.fields
-        return TableSchema.create(self.fields, self.partition_keys, self.primary_keys, self.options, self.comment)
+        return create_schema(self.fields, self.partition_keys, self.primary_keys, self.options, self.comment)
 
 
 @dataclass(frozen=True, slots=True)
