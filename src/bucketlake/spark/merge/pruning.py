@@ -44,8 +44,6 @@ def needed_columns(
             return None
         if clause.kind == UPDATE:
             kept |= set(schema.field_names if asked is None else asked) - _replaced(clause)
-    if kept and asked is None:
-        return None
     wanted = {*schema.primary_keys, *schema.partition_keys, *kept}
     if merge.named is not None and merge.only:
         wanted |= merge.named.union(item.column for item in merge.equalities)
