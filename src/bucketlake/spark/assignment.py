@@ -16,6 +16,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from bucketlake.errors import InvalidError
+from bucketlake.types.model import DataField, Root
+from bucketlake.types.spaced import has_length
 from bucketlake.values import dataclass
 
 _DATETIMES = (T.DateType, T.TimestampType, T.TimestampNTZType)
@@ -23,6 +25,11 @@ _NUMBERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.D
 _DIGITS: dict[type[T.DataType], int] = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 19}
 _UNFIT = "INCOMPATIBLE_DATA_FOR_TABLE"  # Spark's condition for queries whose columns are not the table's
 _NESTED = (T.ArrayType, T.MapType, T.StructType)
+# Types whose values a write takes as they are: text without a length, no members.
+_FINAL = {
+    *(Root.BOOLEAN, Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.FLOAT, Root.DOUBLE, Root.DECIMAL),
+    *(Root.VARCHAR, Root.VARBINARY, Root.DATE, Root.TIMESTAMP, Root.TIMESTAMP_LTZ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,3 +236,8 @@ def positional(source: T.DataType, target: T.DataType) -> T.DataType:
 def strings() -> tuple[type[T.DataType], ...]:
     """The types that hold text."""
     return (T.StringType, T.CharType, T.VarcharType)
+
+
+def is_final(fields: Sequence[DataField]) -> bool:
+    """Whether rows of these columns need no Spark any more to be written: a write would cast, pad and cut none."""
+    return all(item.type.root in _FINAL and not has_length(item.type) for item in fields)

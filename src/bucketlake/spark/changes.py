@@ -15,14 +15,17 @@ from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from bucketlake.errors import InvalidError, UnsupportedError, did_you_mean
 from bucketlake.format.index.deletion_vector import Vector
 from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.lazy import pc
 from bucketlake.ops.change import append_rows as files
 from bucketlake.ops.change.column_updates import named_columns
 from bucketlake.ops.change.new_values import in_place
@@ -46,6 +49,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.predicate.tree import Constant, Predicate, is_exact, to_spark_sql
 from bucketlake.schema.schema import KIND_FIELD, ROW_ID_FIELD, SEQUENCE_FIELD, BucketMode, TableSchema
 from bucketlake.spark import actions, instants
+from bucketlake.spark.assignment import is_final
 from bucketlake.spark.beside import NOTHING, Beside
 from bucketlake.spark.cluster import parallelism
 from bucketlake.spark.column_text import condition_text, expression_given
@@ -55,7 +59,16 @@ from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
 from bucketlake.spark.read.row_places import Choose, finder, hits, rows_with_places, stored_with_places
 from bucketlake.spark.read.row_places import is_small as is_few
-from bucketlake.spark.types import chars_are_text, quoted, same_key
+from bucketlake.spark.types import (
+    chars_are_text,
+    collected,
+    conform,
+    framed,
+    quoted,
+    same_key,
+    spark_schema,
+    spark_table,
+)
 from bucketlake.spark.write import writer
 from bucketlake.spark.write.append_changes import rewriter, write_rows
 from bucketlake.spark.write.column_updates import MINE, ColumnChange
@@ -67,6 +80,7 @@ from bucketlake.values import dataclass
 if TYPE_CHECKING:
     from bucketlake.table import Table
 
+PLACE = "__bucketlake_place"  # of a row among those that get new values
 OLD = "__bucketlake_old_"  # before a column's name: its value before the update
 DELETE, UPDATE_AFTER = 3, 2
 Read = Callable[[], DataFrame]
@@ -192,6 +206,16 @@ MOST_STORED = 4 * among.MOST_ROWS  # stored rows whose keys are looked up: of so
 
 
 @dataclass(frozen=True, slots=True)
+class NewValues:
+    """What an update sets: the columns `names`, to what the `texts` say over a row. `of_rows`: the columns `names`, and
+    `PLACE`, of each of these rows, which have the columns that the texts name, and `PLACE`."""
+
+    names: Sequence[str]
+    texts: Sequence[object]
+    of_rows: Callable[[DataFrame], DataFrame]
+
+
+@dataclass(frozen=True, slots=True)
 class Keys:
     """How to read some columns of the rows wanted. `prune`: what is known of them; `texts`: what the condition says;
     `of_rows`: of these rows, where it says the same of all that have the same key."""
@@ -212,11 +236,7 @@ def delete_rows(spark: SparkSession, table: Table, read: Read, keys: Keys) -> Sn
         rows = _under_keys(spark, table, keys, base)
         if rows is None:
             return _write(spark, table, _of_kind(read(), table.schema, DELETE), "DELETE", base)
-        if not rows.num_rows:
-            return None
-        rows = rows.append_column(KIND_FIELD.name, pa.repeat(pa.scalar(DELETE, pa.int8()), rows.num_rows))
-        request = writer.WriteRequest(kinds=KIND_FIELD.name, operation="DELETE", read=base, local=True)
-        return writer.write(spark, table, rows, request)
+        return _write_here(spark, table, rows, DELETE, "DELETE", base) if rows.num_rows else None
 
     return _until_done(spark, table, write)
 
@@ -292,7 +312,14 @@ def update(
         return update_places(spark, table, prune, Assigning(tuple(columns), _chooser(where), project))
     if moves(schema, columns):
         chosen += [F.col(quoted(name)).alias(OLD + name) for name in schema.field_names]
-    return update_rows(spark, table, lambda: reader.read(spark, table, where=where).select(*chosen))
+    keys: Keys | None = None
+    if where is not None and not moves(schema, columns):
+        text = to_spark_sql(where) if isinstance(where, Predicate) else where
+        prune = reader.predicate_of(spark, table, where) or Constant(True)
+        keys = Keys(lambda names: reader.read(spark, table, names, where), prune, (text,))
+    asked = [*(values[name].alias(name) for name in columns), F.col(PLACE)]
+    own = NewValues(list(columns), list(columns.values()), lambda rows: rows.select(*asked))
+    return update_rows(spark, table, lambda: reader.read(spark, table, where=where).select(*chosen), keys, own)
 
 
 def kept_ids(schema: TableSchema, column: Callable[[str], str]) -> dict[str, str]:
@@ -377,15 +404,47 @@ def update_places(spark: SparkSession, table: Table, prune: Predicate, assigning
     return after_change(table.store, files.change_rows(table.store, prune, means, "UPDATE"))
 
 
-def update_rows(spark: SparkSession, table: Table, read: Read) -> Snapshot | None:
+def update_rows(
+    spark: SparkSession, table: Table, read: Read, keys: Keys | None = None, new: NewValues | None = None
+) -> Snapshot | None:
     """Write the rows of a primary-key table that `read` finds as of now, with their new values; where they may move, it
-    gives every column's old value as well."""
+    gives every column's old value as well. Few rows are found by their keys, as those of a DELETE, and Spark is asked
+    for the `new` values alone."""
 
     def write(base: Snapshot) -> Snapshot | None:
         refuse_unlike(spark, table, base)
-        return _update_once(spark, table, read(), base)
+        rows = None if keys is None or new is None else _updated(spark, table, keys, new, base)
+        if rows is None:
+            return _update_once(spark, table, read(), base)
+        return _write_here(spark, table, rows, UPDATE_AFTER, "UPDATE", base) if rows.num_rows else None
 
     return _until_done(spark, table, write)
+
+
+def _updated(spark: SparkSession, table: Table, keys: Keys, new: NewValues, base: Snapshot) -> pa.Table | None:
+    """The rows under the keys that are found now, with their new values; None as of `_under_keys`, where Spark would be
+    told other values than it reads, and where it finds fault with what is set."""
+    schema = table.schema
+    if not is_final(schema.fields) or instants.tells_otherwise(schema):
+        return None
+    rows = _under_keys(spark, table, keys, base)
+    if rows is None or not rows.num_rows:
+        return rows
+    rows, named = spark_table(rows, schema.fields), named_columns(schema, new.texts)
+    seen = [item for item in schema.fields if item.name in named]
+    own = rows.select([item.name for item in seen]).append_column(PLACE, pa.array(np.arange(rows.num_rows)))
+    rules = instants.rules(spark, table.options)
+    with suppress(AnalysisException):
+        frame = new.of_rows(framed(spark, own, spark_schema(seen).add(PLACE, T.LongType())))
+        found = collected(conform(frame, schema.select(new.names), [PLACE], rules))
+        found = found.take(pc.sort_indices(found.column(PLACE)))
+        if not found.column(PLACE).equals(own.column(PLACE)):
+            return None  # what is set makes several rows of one
+        for name in new.names:
+            at = rows.schema.get_field_index(name)
+            rows = rows.set_column(at, rows.field(at), found.column(name).cast(rows.field(at).type))
+        return rows
+    return None
 
 
 def _update_once(spark: SparkSession, table: Table, frame: DataFrame, base: Snapshot) -> Snapshot | None:
@@ -437,6 +496,14 @@ def _all(parts: Sequence[Column]) -> Column:
 def _of_kind(frame: DataFrame, schema: TableSchema, kind: int) -> DataFrame:
     columns = [F.col(quoted(name)) for name in schema.field_names]
     return frame.select(*columns, F.lit(kind).cast("tinyint").alias(KIND_FIELD.name))
+
+
+def _write_here(
+    spark: SparkSession, table: Table, rows: pa.Table, kind: int, operation: str, base: Snapshot
+) -> Snapshot | None:
+    rows = rows.append_column(KIND_FIELD.name, pa.repeat(pa.scalar(kind, pa.int8()), rows.num_rows))
+    request = writer.WriteRequest(kinds=KIND_FIELD.name, operation=operation, read=base, local=True)
+    return writer.write(spark, table, rows, request)
 
 
 def _write(spark: SparkSession, table: Table, rows: DataFrame, operation: str, base: Snapshot) -> Snapshot | None:

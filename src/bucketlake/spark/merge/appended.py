@@ -31,13 +31,13 @@ from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.tree import Predicate
-from bucketlake.spark.assignment import Rules
+from bucketlake.spark.assignment import Rules, is_final
 from bucketlake.spark.cluster import parallelism
 from bucketlake.spark.instants import refuse_skipped, tells_otherwise
 from bucketlake.spark.merge.clauses import DELETE, INSERT, UPDATE, Merge, Side, assigned, unchanged
 from bucketlake.spark.merge.held import Held, Target
 from bucketlake.spark.merge.keyed import TakeSource
-from bucketlake.spark.merge.outcome import Scope, is_final
+from bucketlake.spark.merge.outcome import Scope
 from bucketlake.spark.merge.pruning import extra_columns, known_values, matching, needed_columns
 from bucketlake.spark.merge.stages import Rows, Stages, violation
 from bucketlake.spark.read.among import with_places

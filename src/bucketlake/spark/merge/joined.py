@@ -24,9 +24,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from bucketlake.lazy import pc
+from bucketlake.spark.assignment import is_final
 from bucketlake.spark.merge.clauses import INSERT, NAME, Clause, Merge, Side, Value
 from bucketlake.spark.merge.held import NUMBER, Held, Target, held_here, hold
-from bucketlake.spark.merge.outcome import KIND, Scope, is_final, outcome
+from bucketlake.spark.merge.outcome import KIND, Scope, outcome
 from bucketlake.spark.merge.pruning import as_column, equals_alike, mentioned
 from bucketlake.spark.types import arrow_layout, char_mark, framed, spark_type
 from bucketlake.types.model import DataField

@@ -16,20 +16,14 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, TableSchema
-from bucketlake.spark.assignment import Rules, check_assignment, members
+from bucketlake.spark.assignment import Rules, check_assignment, is_final, members
 from bucketlake.spark.merge.clauses import DELETE, INSERT, UPDATE, Clause, Value, expression
 from bucketlake.spark.types import as_nullable, quoted, spark_type, stored
 from bucketlake.types.instants import as_instants
 from bucketlake.types.model import DataField, Root
-from bucketlake.types.spaced import has_length
 from bucketlake.values import dataclass
 
 KIND = KIND_FIELD.name
-# Types whose values in an outcome are what a write makes of them: text without a length, no members.
-_FINAL = {
-    *(Root.BOOLEAN, Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.FLOAT, Root.DOUBLE, Root.DECIMAL),
-    *(Root.VARCHAR, Root.VARBINARY, Root.DATE, Root.TIMESTAMP, Root.TIMESTAMP_LTZ),
-}
 NONE = -1
 _WHICH = "__bucketlake_clause"
 _STAYS = "Update to partition columns is not supported for data evolution tables."
@@ -79,16 +73,11 @@ def outcome(frame: DataFrame, clauses: Sequence[Clause], scope: Scope) -> DataFr
     columns = []
     for item in scope.asked:
         values = [_value(clause, item, scope, types) for clause in clauses]
-        plain = certain and item.type.root in _FINAL and not has_length(item.type)
+        plain = certain and is_final([item])
         columns.append((values[0] if plain else _chosen(values, item, certain)).alias(item.name))
     kinds = [F.lit(clause.kind) for clause in clauses]
     kind = (kinds[0] if certain else _switch(kinds, F.lit(NONE))).cast("tinyint").alias(KIND)
     return frame.select(*columns, kind, *[column.alias(name) for name, column in scope.more.items()])
-
-
-def is_final(fields: Sequence[DataField]) -> bool:
-    """Whether an outcome's rows need no Spark any more to be written: a write would cast, pad and cut none of them."""
-    return all(item.type.root in _FINAL and not has_length(item.type) for item in fields)
 
 
 def _types(frame: DataFrame, clauses: Sequence[Clause], scope: Scope) -> dict[str, T.DataType]:

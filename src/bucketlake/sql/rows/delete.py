@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
@@ -19,8 +18,6 @@ from bucketlake.sql.text.parsed import Statement
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from bucketlake.predicate.tree import Predicate
     from bucketlake.spark.session import Lake
     from bucketlake.spark.table import LakeTable
@@ -90,10 +87,5 @@ def _delete_rows(lake: Lake, target: Target, table: LakeTable, known: Predicate)
             target.beside(lake, table),
         )
         return
-
-    def found(names: Sequence[str], own: DataFrame | None = None) -> DataFrame:
-        return target.rows(lake, {name: target.column(name) for name in names}, own)
-
-    alone = target.is_made_of(lake, schema.primary_keys)
-    keys = changes.Keys(found, known, (target.condition or "",), found if alone else None)
+    keys = target.keys(lake, table)
     changes.delete_rows(lake.spark, table.table.for_writing(), lambda: target.rows(lake, columns), keys)

@@ -16,6 +16,7 @@ from bucketlake.ops.scan.scan import newest_rows
 from bucketlake.predicate.tree import Constant, Predicate
 from bucketlake.schema.schema import TRACKING_FIELDS
 from bucketlake.spark.beside import Beside
+from bucketlake.spark.changes import Keys
 from bucketlake.spark.instants import shown_schema, unproved
 from bucketlake.spark.read.hidden import hidden_fields, offered
 from bucketlake.spark.read.native import ROW_INDEX
@@ -190,6 +191,15 @@ class Target:
             bool(found),
             any(may_read(lake, table, f"SELECT {text}") for text in found),
         )
+
+    def keys(self, lake: Lake, table: LakeTable) -> Keys:
+        """How the matching rows are found by their keys."""
+
+        def found(names: Sequence[str], own: DataFrame | None = None) -> DataFrame:
+            return self.rows(lake, {name: self.column(name) for name in names}, own)
+
+        alone = self.is_made_of(lake, table.schema.primary_keys)
+        return Keys(found, self.predicate(lake, table), (self.condition or "",), found if alone else None)
 
     def is_about(self, columns: tuple[str, ...]) -> bool:
         """Whether the condition, its subqueries apart, consists of comparisons of these columns alone."""

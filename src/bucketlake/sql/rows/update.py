@@ -74,10 +74,20 @@ class Update:
             own = changes.Assigning(assigned.names, lambda rows: target.places(lake, rows), project, beside)
             changes.update_places(lake.spark, table.table.for_writing(), target.predicate(lake, table), own)
             return
+        keys = _keys(lake, table, target, assigned)
+        new = {name: columns[name] for name in assigned.columns} | {changes.PLACE: target.column(changes.PLACE)}
         if changes.moves(schema, assigned.names):
             columns |= {changes.OLD + item: target.column(item) for item in schema.field_names}
         changes.update_rows(
-            lake.spark, table.table.for_writing(), lambda: _with_members(target.rows(lake, columns), schema, assigned)
+            lake.spark,
+            table.table.for_writing(),
+            lambda: _with_members(target.rows(lake, columns), schema, assigned),
+            keys,
+            changes.NewValues(
+                assigned.names,
+                list(assigned.columns.values()),
+                lambda rows: target.rows(lake, new, rows, every=True),
+            ),
         )
 
 
@@ -87,6 +97,14 @@ def _is_set_here(lake: Lake, table: LakeTable, target: Target, assigned: _Assign
         return False
     values = plain_values.constants_of(assigned.columns, table.schema)
     return values is not None and changes.update_known(table.table, target.predicate(lake, table), values)
+
+
+def _keys(lake: Lake, table: LakeTable, target: Target, assigned: _Assigned) -> changes.Keys | None:
+    """How to find the rows by their keys; None where the statement looks at more than columns of its table, or says
+    nothing of them, and where rows may move."""
+    schema, beside = table.schema, target.beside(lake, table, *assigned.columns.values())
+    apart = target.condition is None or beside.extra or beside.subqueries or assigned.members
+    return None if apart or changes.moves(schema, assigned.names) else target.keys(lake, table)
 
 
 def _update_columns(
