@@ -35,7 +35,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.ops.table.table_file import TableFile
 from bucketlake.options.map_layout import refuse_other_layout
 from bucketlake.options.options import TableOptions, given_options, option_keys, warn_of_undone
-from bucketlake.paths import TablePaths
+from bucketlake.paths import MAIN, TablePaths
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.change import SchemaChange, SetOption
 from bucketlake.schema.clustering import refuse_other_order
@@ -506,7 +506,15 @@ def open_table(path: str, env: Env, *, name: str | None = None, options: Mapping
     place = {} if branch is None else {"branch": str(branch)}
     path = path.rstrip("/") or path
     env = env.of_table(path)
-    schema = newest_schema(env, TablePaths(path, options=place))
+    paths = TablePaths(path, options=place)
+    schema = newest_schema(env, paths)
+    if not place and schema.options.get("branch", MAIN) != MAIN:  # Paimon stores it, and then mixes both branches
+        raise UnsupportedError(
+            "the table's schema says that its rows are a branch's",
+            path=paths.schema(schema.id),
+            branch=schema.options["branch"],
+            remedy="ALTER TABLE … RESET ('branch') with Apache Paimon; rows of the branch are read as t$branch_<name>",
+        )
     schema = replace(schema, options={**schema.options, **place})
     return Table(Store.of(env, path, schema), name or path.rsplit("/", 1)[-1]).with_options(given)
 

@@ -3,6 +3,8 @@ that was begun before: the one or the other is told to try again, and every key 
 
 from __future__ import annotations
 
+import datetime
+import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -12,11 +14,11 @@ import pyarrow as pa
 import pytest
 
 import bucketlake
-from bucketlake import CommitError, ConflictError, InvalidError, Table
+from bucketlake import CommitError, ConflictError, InvalidError, Table, UnsupportedError
 from bucketlake.env.local import LocalStorage
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
 from bucketlake.ops.write.write import write_batches
-from bucketlake.schema.change import AddColumn, DropPrimaryKey, RenameColumn, SchemaChange, SetOption
+from bucketlake.schema.change import AddColumn, DropPrimaryKey, RemoveOption, RenameColumn, SchemaChange, SetOption
 from bucketlake.types.model import BIGINT, INT
 
 FIRST = {key: f"a{key}" for key in range(20)}
@@ -183,3 +185,78 @@ def test_compacting_manifests_keeps_the_schema_that_rows_were_committed_under(tm
     assert table.refresh().to_arrow().column_names == ["id", "later"]
     after = table.write_arrow({"id": [2], "later": [1]})
     assert after is not None and after.schema_id == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("partition.default-name", "none"), ("partition.legacy-name", "false"), ("branch", "b")]
+)
+def test_where_rows_lie_is_not_altered(tmp_path: Path, key: str, value: str) -> None:
+    """Paimon takes these, and finds no file of the table then."""
+    day = pa.array([datetime.date(2024, 1, 1), None], pa.date32())
+    given = pa.table({"day": day, "v": pa.array([1, 2], pa.int64())})
+    catalog = bucketlake.open(tmp_path)
+    table = catalog.create_table("t", given.schema, ["day"])
+    if key != "branch":
+        table.alter(SetOption(key, value)).alter(RemoveOption(key))  # no rows yet
+    table.write_arrow(given)
+    table.create_branch("b")
+    with pytest.raises((InvalidError, UnsupportedError), match=key):
+        table.alter(SetOption(key, value))
+    if key != "branch":  # which a call may name
+        for call in (Table.to_arrow, lambda one, **options: one.write_arrow(given, **options)):
+            with pytest.raises(InvalidError, match="the folders that the rows lie in"):
+                call(table, **{key: value})
+        assert table.alter(SetOption(key, table.options.get(key))).to_arrow().num_rows == 2  # as it is
+    table.write_arrow(given)
+    assert catalog.table("t").to_arrow().num_rows == 4
+    assert catalog.table("t").to_arrow(where="day is null").num_rows == 2
+
+
+def test_partition_names_of_a_table_without_partitions_are_altered(tmp_path: Path) -> None:
+    table = made(tmp_path, {}, [])
+    table.write_arrow(batch(FIRST))
+    assert len(rows(table.alter(SetOption("partition.default-name", "none")))) == len(FIRST)
+
+
+def test_a_table_whose_schema_says_a_branch_is_refused(tmp_path: Path) -> None:
+    """As ALTER TABLE of Paimon's leaves it: Paimon reads the branch's rows by the table's schema."""
+    table = made(tmp_path, {}, [])
+    table.write_arrow(batch(FIRST))
+    table.create_tag("v1")
+    table.create_branch("b", "v1")
+    schema = Path(table.path, "schema", "schema-0")
+    told = json.loads(schema.read_bytes())
+    schema.write_text(json.dumps({**told, "options": {**told["options"], "branch": "b"}}))
+    catalog = bucketlake.open(tmp_path)
+    with pytest.raises(UnsupportedError, match="its rows are a branch's.*RESET"):
+        catalog.table("t")
+    assert len(rows(catalog.table("t$branch_b"))) == len(FIRST)
+
+
+def test_reset_follows_the_rules_of_set(tmp_path: Path) -> None:
+    table = made(tmp_path, {"bucket": "1", "deletion-vectors.enabled": "true", "ignore-delete": "true"}, ["k"])
+    table.write_arrow(batch(FIRST))
+    for key, match in (("deletion-vectors.enabled", "modifiable"), ("ignore-delete", "from true to false")):
+        with pytest.raises(InvalidError, match=match):
+            table.alter(RemoveOption(key))
+
+
+@pytest.mark.parametrize("options", [{}, {"changelog-producer": "lookup"}])
+def test_deletion_vectors_are_compacted_away_where_they_are_not_wanted_any_more(
+    tmp_path: Path, options: dict[str, str]
+) -> None:
+    vectors = {"deletion-vectors.enabled": "true", "deletion-vectors.modifiable": "true"}
+    table = made(tmp_path, {"bucket": "1", **vectors, **options}, ["k"])
+    for values in (FIRST, {1: "c"}):
+        table.write_arrow(batch(values))
+        table.compact(full=values is FIRST)
+    assert table.store.index_manifest(table.latest_snapshot())
+    table = table.alter(SetOption("deletion-vectors.enabled", "false"))
+    table.write_arrow(batch({2: "d"}))
+    table.compact(full=True)
+    assert rows(table) == sorted({**FIRST, 1: "c", 2: "d"}.items())
+    assert not table.store.index_manifest(table.latest_snapshot())
+    table = table.alter(SetOption("deletion-vectors.enabled", "true"))
+    table.write_arrow(batch({3: "e"}))
+    table.compact()
+    assert rows(table) == sorted({**FIRST, 1: "c", 2: "d", 3: "e"}.items())

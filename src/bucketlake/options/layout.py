@@ -5,7 +5,7 @@ Spec: docs/spec/schema.md#options
 
 from __future__ import annotations
 
-from bucketlake.options.model import AUTO_CREATE, HONOURED, READS, Option, call
+from bucketlake.options.model import AUTO_CREATE, HONOURED, READS, Effect, Option, call
 
 ROWS = (
     Option(
@@ -19,7 +19,13 @@ ROWS = (
         "alter-column-null-to-not-null.disabled", "bool", "true", HONOURED, "Refuse to make nullable columns NOT NULL."
     ),
     Option("auto-create", "bool", "false", AUTO_CREATE, "Make the table's storage when it is first used."),
-    Option("branch", "string", "main", HONOURED, "Branch to read and write."),
+    Option(
+        "branch",
+        "string",
+        "main",
+        Effect("honoured", "calls", remedy="name the branch with the table: `db.t$branch_b`"),
+        "Branch to read and write.",
+    ),
     Option(
         "partition", "string", None, HONOURED, "Partition columns, moved into the schema at creation.", mutable=False
     ),

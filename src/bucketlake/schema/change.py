@@ -269,7 +269,7 @@ class _Draft:
         if key == "type":
             raise InvalidError("Change 'type' is not supported yet.", table=self.table)
         if self.has_snapshots:
-            check_option_change(self.old, key, value)
+            check_option_change(self.old, key, value, bool(self.schema.partition_keys))
         self.options[key] = value
 
     def means_the_same(self, key: str, present: str | None, value: str) -> bool:
@@ -281,10 +281,12 @@ class _Draft:
     def remove_option(self, key: str) -> None:
         if key == "comment":
             self.comment = None
-        if key == "type" or (self.has_snapshots and immutable(key)):
+        if key == "type":
             raise InvalidError(f"Change '{key}' is not supported yet.", table=self.table, remedy=_ANEW)
         if self.has_snapshots and key == "bucket":
             raise InvalidError("Cannot reset bucket.", table=self.table)
+        if self.has_snapshots:
+            check_option_change(self.old, key, None, bool(self.schema.partition_keys))
         self.options.pop(key, None)
 
     # ---- columns
@@ -516,19 +518,25 @@ def _change_inner(t: DataType, depth: int, change: Callable[[DataType], DataType
 # ---------------------------------------------------------------------------------------------- options
 
 _ANEW = "make a new table with it, and INSERT the rows INTO that"
+_FOLDERS = ("partition.default-name", "partition.legacy-name")  # Paimon takes both, and finds no file then
 
 
-def check_option_change(old: TableOptions, key: str, value: str) -> None:
-    """Refuse to alter, on a table with snapshots, what decides how its data lies.
+def check_option_change(old: TableOptions, key: str, value: str | None, partitioned: bool) -> None:
+    """Refuse to alter, on a table with snapshots, what decides how its data lies. `value`: None where it is reset.
 
-    Raises: InvalidError in Paimon's words.
+    Raises: InvalidError, in Paimon's words where Paimon refuses, too.
     """
     option = find_option(key)
-    now = TableOptions({key: value})
+    now = TableOptions({} if value is None else {key: value})
     key = key if option is None else option.key  # it may have been named by an older name
     if immutable(key):
         raise InvalidError(f"Change '{key}' is not supported yet.", remedy=_ANEW)
-    if key == "bucket":
+    if partitioned and key in _FOLDERS and old.get(key) != now.get(key):
+        raise InvalidError(
+            f"Cannot change {key}: it names the folders that the rows lie in, and none of them would be found.",
+            remedy=_ANEW,
+        )
+    if key == "bucket" and value is not None:
         if old.get(key) == -1:
             remedy = "buckets that are not fixed follow the data; write the rows to a new table to fix their number"
             raise InvalidError("Cannot change bucket when it is -1.", remedy=remedy)
@@ -568,10 +576,7 @@ def relaid(past: TableSchema, current: TableSchema) -> str | None:
         if key in COLUMN_KEYS or value == old.get(key):
             continue
         try:
-            if value is not None:
-                check_option_change(before, key, value)
-            elif immutable(key):
-                return key
+            check_option_change(before, key, value, bool(current.partition_keys))
         except InvalidError:
             return key
     return None

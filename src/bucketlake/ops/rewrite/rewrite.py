@@ -216,12 +216,11 @@ class Rewrite:
         return PreviousRows(self._store, self._folder, runs, Wanted(values, self._deleted, stays))
 
     def _settle_vectors(self) -> None:
-        """Vectors of files that were rewritten go; positions that new rows supersede come."""
-        if not self._rule.deletion_vectors:
-            return
+        """Vectors of files that were rewritten go, also of a table that has them no longer; positions that new rows
+        supersede come."""
         stay = {file.file_name for file in self._outcome.after}
         gone = {file.file_name for file in self._outcome.before} - stay
-        marked = {} if self._previous is None else self._previous.marked
+        marked = self._previous.marked if self._previous is not None and self._rule.deletion_vectors else {}
         if not marked and not gone & self._bucket.vectors.keys():
             return
         vectors = {name: vector for name, vector in self._bucket.vectors.items() if name not in gone}
