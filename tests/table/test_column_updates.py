@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from tests.profile import SOAK
 
 import bucketlake
 from bucketlake.catalog import Catalog
-from bucketlake.errors import ConflictError, InvalidError, UnsupportedError
+from bucketlake.errors import ConflictError, CorruptError, InvalidError, UnsupportedError
 from bucketlake.format.metadata.manifest import DataFile, FileSource
 from bucketlake.ops.change import column_updates
 from bucketlake.ops.compact import job
@@ -460,3 +461,28 @@ def test_files_tell_nulls_of_columns_that_they_lack(catalog: Catalog) -> None:
         (): ("{b=0, c=0, id=0, p=0}", "{b=1, c=c1, id=1, p=0}"),
         ("b",): ("{b=0, c=3, id=3, p=3}", "{b=1, c=null, id=null, p=null}"),
     }
+
+
+@pytest.mark.parametrize("lost", [("data-evolution.enabled",), ("data-evolution.enabled", "row-tracking.enabled")])
+def test_a_schema_that_lost_the_option_is_told(catalog: Catalog, lost: tuple[str, ...]) -> None:
+    """Each file would be read as rows of its own."""
+    table = create(catalog)
+    insert(table, 1, 2, 3)
+    table.update({"b": 7}, "id > 1")
+    schema = Path(table.path, "schema", "schema-0")
+    told = json.loads(schema.read_bytes())
+    told["options"] = {key: value for key, value in told["options"].items() if key not in lost}
+    schema.write_text(json.dumps(told))
+    table = catalog.table("db.t")
+    for action in (
+        table.to_arrow,
+        lambda: table.to_arrow(where="id = 1"),
+        lambda: table.update({"b": 8}, "id = 1"),
+        lambda: table.delete("id = 1"),
+        lambda: table.compact(full=True),
+        lambda: table.compact(order_by=["id"], order_strategy="order"),
+        lambda: table.rewrite(),
+    ):
+        with pytest.raises(CorruptError, match="data-evolution.enabled.*schema-0"):
+            action()
+    assert len(table.snapshots()) == 2

@@ -17,7 +17,7 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.rebase.numbers import numbered
 from bucketlake.ops.rows.deletions import vector_entries
 from bucketlake.ops.rows.units import compacted, split_of, vectors_of_others
-from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.scan.scan import check_apart, live_entries
 from bucketlake.ops.scan.splits import deletion_files
 from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.messages import CommitMessage, DeletionFile, Split
@@ -111,7 +111,9 @@ def plan_units(
     if snapshot is None:
         return []
     found: dict[BucketKey, list[ManifestEntry]] = {}
-    for entry in live_entries(store, snapshot):
+    every = live_entries(store, snapshot)
+    check_apart(store, snapshot, every)
+    for entry in every:
         key = bucket_key(entry)
         if (partitions is None or partitions(entry.partition)) and (buckets is None or key in buckets):
             found.setdefault(key, []).append(entry)

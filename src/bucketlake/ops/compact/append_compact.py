@@ -28,7 +28,7 @@ from bucketlake.ops.rows.carried import carried
 from bucketlake.ops.rows.roll import TARGET_APPEND, Roller, Rolling
 from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.rows.units import compacted, split_of, vectors_of_others
-from bucketlake.ops.scan.scan import chosen_entries
+from bucketlake.ops.scan.scan import check_apart, chosen_entries
 from bucketlake.ops.scan.splits import deletion_files
 from bucketlake.ops.table.entries import BucketKey, bucket_key, by_bucket
 from bucketlake.ops.table.known import knowing
@@ -217,7 +217,9 @@ def plan_append(
         chosen = chosen and (partitions is None or partitions(entry.partition))
         return chosen and (not unaware or is_worth(entry, vectors, rule))
 
-    found = by_bucket(chosen_entries(store, snapshot, wanted))
+    every = chosen_entries(store, snapshot, wanted)
+    check_apart(store, snapshot, every)
+    found = by_bucket(every)
     units: list[AppendUnit] = []
     left = rule.limit
     for key, entries in found.items():

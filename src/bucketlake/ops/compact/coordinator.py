@@ -30,7 +30,7 @@ from bucketlake.ops.compact.append_compact import (
 from bucketlake.ops.compact.job import Compacting
 from bucketlake.ops.compact.running import Work
 from bucketlake.ops.scan.line import line
-from bucketlake.ops.scan.scan import chosen_entries, delta_entries
+from bucketlake.ops.scan.scan import check_apart, chosen_entries, delta_entries
 from bucketlake.ops.table.entries import BucketKey
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
@@ -89,10 +89,9 @@ class Coordinator:
             between = None
         if between is None:
             self.partitions = {}
-            entries: Iterable[ManifestEntry] = chosen_entries(
-                self._store, newest, lambda entry: self._counts(entry, vectors)
-            )
-            whole = self._add(entries)
+            there = chosen_entries(self._store, newest, lambda entry: self._counts(entry, vectors))
+            check_apart(self._store, newest, there)
+            whole = self._add(there)
         else:
             whole = True
             for entries in between:

@@ -33,7 +33,7 @@ from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.rows.roll import Roller, Rolling
 from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.rows.units import compacted, vector_entries_of
-from bucketlake.ops.scan.scan import EntryFilter, live_entries
+from bucketlake.ops.scan.scan import EntryFilter, check_apart, live_entries
 from bucketlake.ops.table.entries import BucketKey, by_bucket
 from bucketlake.ops.table.known import knowing
 from bucketlake.ops.table.made import all_or_nothing
@@ -161,9 +161,11 @@ def units_due(
     if buckets is not None:
         parts = frozenset(partition for partition, _ in buckets)
         narrow = replace(narrow, partitions=parts, buckets=frozenset(bucket for _, bucket in buckets))
+    live = live_entries(store, snapshot, narrow)
+    check_apart(store, snapshot, live)
     entries = [
         entry
-        for entry in live_entries(store, snapshot, narrow)
+        for entry in live
         if (chosen is None or chosen(entry.partition))
         and (files is None or (entry.partition, entry.bucket, entry.file.file_name) in files)
     ]

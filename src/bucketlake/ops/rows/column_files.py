@@ -26,7 +26,7 @@ from bucketlake.lazy import pa
 from bucketlake.ops.rows.blob_columns import BlobColumn
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
-from bucketlake.schema.schema import TRACKING, TableSchema
+from bucketlake.schema.schema import ROW_ID_FIELD, TRACKING, TableSchema
 from bucketlake.types.model import DataField
 
 T = TypeVar("T")
@@ -104,6 +104,11 @@ def row_span(file: DataFile) -> tuple[int, int]:
     if file.first_row_id is None:
         raise CorruptError("a file of a table with data-evolution.enabled has no first row id", file=file.file_name)
     return file.first_row_id, file.first_row_id + file.row_count
+
+
+def holds_columns(file: DataFile) -> bool:
+    """Whether a file says which columns it holds of rows whose ids it only counts: others may hold the rest."""
+    return file.first_row_id is not None and file.write_cols is not None and ROW_ID_FIELD.name not in file.write_cols
 
 
 def _age(file: DataFile) -> tuple[int, str]:

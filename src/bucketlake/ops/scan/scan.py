@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 from bucketlake.errors import CorruptError, InvalidError, NotFoundError
@@ -15,7 +15,7 @@ from bucketlake.format.index.index_manifest import DeletionVectorRange, IndexEnt
 from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry, ManifestFile
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.buckets.postpone import reads_pending
-from bucketlake.ops.rows.column_files import refuse_changes
+from bucketlake.ops.rows.column_files import holds_columns, refuse_changes, row_span
 from bucketlake.ops.scan.key_types import check_keys
 from bucketlake.ops.scan.left_vectors import LeftOver
 from bucketlake.ops.scan.pruning import BucketChooser, Pruner, manifests_may_match
@@ -158,6 +158,7 @@ def plan(store: Store, scan: Scan | None = None) -> Plan:
     wanted = entry_filter(store, scan)
     found = keyed_entries(store, snapshot, wanted)
     check_vectors(store, snapshot, found)
+    check_apart(store, snapshot, found)
     entries = _created_since(store, found, selection)
     pruner = Pruner(store, scan.where)
     pending: list[ManifestEntry] = []
@@ -211,6 +212,30 @@ def check_vectors(
             bucket=wrong[0].bucket,
             remedy="see `bucketlake fsck`; Apache Paimon before 2.0 may have left it: `bucketlake repair` drops it",
         )
+
+
+def check_apart(store: Store, snapshot: Snapshot, entries: Iterable[ManifestEntry]) -> None:
+    """Refuse files that hold columns of one another's rows, in a table without `data-evolution.enabled`: its schema has
+    lost the option, and each would be read, or rewritten, as rows of its own. `entries`: files that are asked for.
+
+    Raises: CorruptError naming the schema.
+    """
+    if store.schema.primary_keys or store.schema.data_evolution:
+        return
+    some = {entry.partition for entry in entries if holds_columns(entry.file)}
+    if not some:
+        return
+    there = live_entries(store, snapshot, EntryFilter(partitions=frozenset(some)))
+    spans = sorted((row_span(e.file), e.file.file_name) for e in there if e.file.first_row_id is not None)
+    for (before, _), (after, name) in pairwise(spans):
+        if after[0] < before[1]:
+            raise CorruptError(
+                "files hold columns of the same rows, in a table whose schema has no 'data-evolution.enabled'",
+                path=store.paths.schema(store.schema.id),
+                data_file=name,
+                rows=after,
+                remedy="restore the schema's file; nobody can alter this option, so it was set when the table was made",
+            )
 
 
 def dangling(
