@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ from tests.sim.tables import create_table, make_store
 import bucketlake
 from bucketlake.catalog import Catalog
 from bucketlake.env.env import Env
+from bucketlake.env.local import LocalStorage
 from bucketlake.errors import (
     AlreadyExistsError,
+    BucketlakeError,
     CommitUnknownError,
     ConflictError,
     CorruptError,
@@ -550,3 +553,45 @@ def test_a_tag_is_deleted_beside_a_damaged_one(tmp_path: Path) -> None:
     assert table.delete_tag("one")
     path.write_bytes(whole)
     assert list(table.tags()) == ["hurt"] and rows_of(table, scan_tag_name="hurt") == states[2]
+
+
+def by_the_hint(table: Table) -> int:
+    """The newest snapshot as Apache Paimon finds it: the hint's, where it has no next one."""
+    folder = Path(table.path, "snapshot")
+    hint = folder / "LATEST"
+    number = int(hint.read_text()) if hint.exists() else 0
+    there = [int(path.name.removeprefix("snapshot-")) for path in folder.glob("snapshot-*")]
+    return max(there) if not number or number + 1 in there else number
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("way", ["fast_forward", "rollback_to"])
+def test_the_hint_names_a_snapshot_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, own: bool
+) -> None:
+    """Also where the change ends half-way, and where a branch brings nothing of its own."""
+    table, states = filled(tmp_path, "keyed")
+    table.create_tag("old", 1)
+    table.create_branch("b", "old")
+    branch = bucketlake.open(tmp_path).table("t$branch_b")
+    if own:
+        put(branch, (1, 7, 7))
+    wanted = rows_of(branch) if way == "fast_forward" else states[1]
+    delete = LocalStorage.delete
+    for end in range(1, 4):
+        left = [end]
+
+        def ends(self: LocalStorage, path: str, left: list[int] = left) -> None:
+            left[0] -= "/snapshot-" in path
+            if not left[0]:
+                raise StorageError("the disk is gone", path=path)
+            delete(self, path)
+
+        monkeypatch.setattr(LocalStorage, "delete", ends)
+        with suppress(BucketlakeError):
+            getattr(table.refresh(), way)("b" if way == "fast_forward" else "old")
+        monkeypatch.setattr(LocalStorage, "delete", delete)
+        assert Path(table.store.paths.snapshot(by_the_hint(table))).exists()
+    getattr(table.refresh(), way)("b" if way == "fast_forward" else "old")
+    assert by_the_hint(table) == table.refresh().snapshots()[-1].id == (2 if own and way == "fast_forward" else 1)
+    assert rows_of(table.refresh()) == wanted

@@ -41,7 +41,7 @@ from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.entries import entry_name
 from bucketlake.ops.table.newest import CLAIM, claim
-from bucketlake.ops.table.publishing import by_catalog
+from bucketlake.ops.table.publishing import by_catalog, write_hint
 from bucketlake.ops.table.remedies import branch_remedy
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
 from bucketlake.paths import MAIN
@@ -191,11 +191,11 @@ def fast_forward(store: Store, name: str) -> None:
         with nullcontext() if base is None else guarded(store, "fast-forward-", base), begun:
             take_after(store, base)
             if base is None:  # nothing stays: the hint first, which says where the history begins
-                with suppress(StorageError):
-                    store.env.storage.write(store.paths.earliest_hint, str(taken[0].id).encode())
+                write_hint(store, store.paths.earliest_hint, taken[0].id)
             drop_tags_after(store, taken[0].id - 1 if base is None or base.id < taken[0].id else taken[0].id)
             _take_schemas(store, schemas, own, taken[0].schema_id)
             _take_snapshots(store, [one for one in taken if base is None or one.id > base.id])
+            write_hint(store, store.paths.latest_hint, taken[-1].id)
             for tag, held in tags.items():
                 store.env.storage.write(store.paths.tag(tag), encode_snapshot(held))
     except BucketlakeError:
@@ -282,9 +282,6 @@ def _take_snapshots(store: Store, taken: list[Snapshot]) -> None:
                 snapshot=snapshot.id,
                 remedy="fast-forward again to take the rest, which takes that commit away",
             )
-    if taken:
-        with suppress(StorageError):
-            store.env.storage.write(store.paths.latest_hint, str(taken[-1].id).encode())
 
 
 # ---------------------------------------------------------------------------------------------- merge

@@ -258,13 +258,16 @@ def _restore_expired(store: Store, target: Snapshot) -> None:
 
 def take_after(store: Store, target: Snapshot | None, check: Callable[[], None] = lambda: None) -> None:
     """Take the names of all snapshots after one (None: of all) away, oldest first, the newest last. `check`: raises
-    where the newest must not go.
+    where the newest must not go. The hint goes first: readers that go by it alone (Apache Paimon) find what is there,
+    also where this ends half-way.
 
     The newest may stand above a gap, put by a writer that slept through another rollback: then commits come below it,
     too, on snapshots that are still to go.
     """
     floor = 0 if target is None else target.id
     going = [number for number in store.snapshot_ids() if number > floor]
+    if going:
+        _lower_hint(store, target)
     for _ in range(ATTEMPTS):
         if not going:
             return
@@ -283,6 +286,15 @@ def take_after(store: Store, target: Snapshot | None, check: Callable[[], None] 
                 return  # new commits have come that far: they stand on the target
         going = [newest, *others] if store.has_snapshot(newest) else others
     raise ConflictError("writers commit faster than the rollback", table=store.paths.root, remedy="stop them, or again")
+
+
+def _lower_hint(store: Store, target: Snapshot | None) -> None:
+    store.check_same()
+    if target is not None:
+        write_hint(store, store.paths.latest_hint, target.id)
+        return
+    with suppress(StorageError, NotFoundError):
+        store.env.storage.delete(store.paths.latest_hint)
 
 
 def _take_newest(store: Store, target: Snapshot | None, newest: int, check: Callable[[], None]) -> None:
