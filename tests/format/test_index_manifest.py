@@ -76,3 +76,15 @@ def test_other_versions_and_damage_are_named():
     fastavro.writer(sink, schema, rows)
     with pytest.raises(UnsupportedError, match=r"im-1.*version=2"):
         decode_index_manifest(sink.getvalue(), "im-1")
+
+
+def test_pypaimon_writes_null_where_an_index_file_has_no_vector():
+    """Of an entry that it carries along. Where there are vectors, null is damage."""
+    for size, count, fine in ((1, 0, True), (31, 1, False), (31, 0, False), (1, 1, False)):
+        written = IndexFile("DELETION_VECTORS", "index-d-0", size, count, None)
+        data = encode_index_manifest([IndexEntry(FileKind.ADD, EMPTY_ROW, 1, written)])
+        if fine:
+            assert decode_index_manifest(data)[0].file.dv_ranges == ()
+            continue
+        with pytest.raises(CorruptError, match="contradict"):
+            decode_index_manifest(data)

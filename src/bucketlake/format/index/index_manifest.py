@@ -151,6 +151,8 @@ def _record(entry: IndexEntry) -> dict[str, Any]:
 
 def _entry(row: Mapping[str, Any]) -> IndexEntry:
     ranges = row.get("_DELETIONS_VECTORS_RANGES")
+    if ranges is None and row["_INDEX_TYPE"] == "DELETION_VECTORS" and not row["_ROW_COUNT"] and row["_FILE_SIZE"] <= 1:
+        ranges = []  # no vector at all: pypaimon writes entries of others so, which had an empty list
     file = IndexFile(
         index_type=row["_INDEX_TYPE"],
         file_name=row["_FILE_NAME"],
