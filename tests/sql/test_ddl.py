@@ -93,6 +93,11 @@ def test_a_replacement_that_fails_changes_nothing(classic: Lake) -> None:
              Exception, "no"),
             ("CREATE TABLE db.l (id INT) LOCATION '/elsewhere'", UnsupportedError, "table path"),
             ("CREATE TABLE db.l LIKE db.q STORED AS PARQUET", UnsupportedError, "STORED AS is not supported"),
+            ("CREATE TABLE db.l (id INT) STORED AS ORC", UnsupportedError, "STORED AS .*file.format"),
+            ("CREATE TABLE db.l (id INT) STORED AS INPUTFORMAT 'a.B' OUTPUTFORMAT 'a.C'", UnsupportedError, "STORED AS"),
+            ("CREATE TABLE db.l (id INT) ROW FORMAT SERDE 'a.B' WITH SERDEPROPERTIES ('x' = '1')", UnsupportedError,
+             "ROW FORMAT .*file.format"),
+            ("CREATE TABLE db.l (id INT) ROW FORMAT DELIMITED FIELDS TERMINATED BY ','", UnsupportedError, "ROW FORMAT"),
             ("CREATE TABLE db.l (id INT) USING nothing_such", UnsupportedError, "Provider 'nothing_such' is not supported"),
         ],
     )  # fmt: skip
@@ -100,6 +105,18 @@ def test_a_replacement_that_fails_changes_nothing(classic: Lake) -> None:
     assert rows(classic, "SELECT * FROM db.q") == [(1, "a"), (2, "b")]
     classic.sql("REPLACE TABLE db.q PARTITIONED BY (dt) AS SELECT * FROM db.q WHERE dt = 'a'")
     assert rows(classic, "SELECT * FROM db.q") == [(1, "a")]
+
+
+def test_a_definition_that_hive_shows_of_a_table_of_paimon(classic: Lake) -> None:
+    classic.sql(
+        "CREATE TABLE IF NOT EXISTS `db`.`shown` (`id` BIGINT COMMENT 'id') PARTITIONED BY (`dt` STRING COMMENT 'dt')"
+        " ROW FORMAT SERDE 'org.apache.paimon.hive.PaimonSerDe' WITH SERDEPROPERTIES ('serialization.format' = '1')"
+        " STORED AS INPUTFORMAT 'org.apache.paimon.hive.mapred.PaimonInputFormat'"
+        " OUTPUTFORMAT 'org.apache.paimon.hive.mapred.PaimonOutputFormat'"
+        " TBLPROPERTIES ('primary-key' = 'dt,id', 'bucket' = '2')"
+    )
+    shown = classic.catalog.table("db.shown").schema
+    assert (shown.primary_keys, shown.partition_keys, dict(shown.options)) == (("dt", "id"), ("dt",), {"bucket": "2"})
 
 
 def test_columns_in_every_spelling(classic: Lake) -> None:

@@ -11,6 +11,7 @@ from bucketlake.types.parse import Dialect, parse_type_text
 from bucketlake.values import dataclass
 
 LAKE_PROVIDERS = ("paimon", "bucketlake")
+_OF_PAIMON = "org.apache.paimon.hive."  # its SerDe and formats for Hive
 _REPEATED = ("TBLPROPERTIES", "OPTIONS", "WITH")
 _COLUMN_END = (",", ")", "NOT", "NULL", "COMMENT", "DEFAULT", "PRIMARY", "GENERATED")
 
@@ -185,17 +186,31 @@ def _clause(cursor: Cursor, found: CreateTable) -> None:
         cursor.at -= 1
         found.flink = True
         found.options.update(cursor.options(empty=True))
-    elif cursor.sees("STORED"):
-        raise UnsupportedError(
-            "CREATE TABLE LIKE ... STORED AS is not supported for SparkCatalog."
-            if found.like is not None
-            else "STORED AS is not supported for lake tables",
-            remedy="set 'file.format' among the TBLPROPERTIES",
-        )
+    elif cursor.sees("STORED") or cursor.sees("ROW", "FORMAT"):
+        _hive_format(cursor, found)
     elif cursor.accept("AS") or cursor.sees("SELECT") or cursor.sees("WITH"):
         found.query = cursor.query("CREATE TABLE … AS")
     else:
         cursor.fail("clause is not part of CREATE TABLE for lake tables")
+
+
+def _hive_format(cursor: Cursor, found: CreateTable) -> None:
+    """Hive's words for how rows are stored, as it shows a table of Paimon's: its classes say nothing new. UnsupportedError
+    for any others."""
+    stored = cursor.accept("STORED", "AS", "INPUTFORMAT")
+    if found.like is None and (stored or cursor.accept("ROW", "FORMAT", "SERDE")):
+        classes = [cursor.string()]
+        if stored and cursor.accept("OUTPUTFORMAT"):
+            classes.append(cursor.string())
+        if not stored and cursor.accept("WITH", "SERDEPROPERTIES"):
+            cursor.options()  # how its classes write rows as text: Paimon's write none
+        if all(name.startswith(_OF_PAIMON) for name in classes):
+            return
+    if found.like is not None:
+        what = "CREATE TABLE LIKE ... STORED AS is not supported for SparkCatalog."
+    else:
+        what = f"{'STORED AS' if stored or cursor.sees('STORED') else 'ROW FORMAT'} is not supported for lake tables"
+    raise UnsupportedError(what, remedy="set 'file.format' among the TBLPROPERTIES")
 
 
 def _partitions(cursor: Cursor, found: CreateTable) -> None:
