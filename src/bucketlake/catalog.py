@@ -414,6 +414,7 @@ class Catalog:
         that is there alone.
         Spec: docs/spec/clone.md
         """
+        check_types(tables.Table, "give a table: catalog.table(name)", source=source)
         return clones.clone_table(source, self, name, how)
 
     def require_database(self, name: str) -> None:

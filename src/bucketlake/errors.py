@@ -39,11 +39,17 @@ def check_flags(**given: object) -> None:
 
 def check_types(kinds: type | tuple[type, ...], remedy: str, **given: object) -> None:
     """InvalidError unless each of these arguments is of one of the types: Python would tell of an attribute of ours
-    that it lacks."""
+    that it lacks. A class is none of them: `int` has all that protocols ask of a number."""
     for name, value in given.items():
-        if not isinstance(value, kinds):
+        if isinstance(value, type) or not isinstance(value, kinds):
             what = "an argument is of another type"
             raise InvalidError(what, argument=name, given=type(value).__name__, remedy=remedy)
+
+
+def check_threads(threads: object) -> None:
+    """InvalidError unless it is a number of threads, or None: as many as are of use."""
+    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
+        raise InvalidError("not a number of threads", threads=threads, remedy="give a whole number from 1 on, or None")
 
 
 def names_listed(columns: Any) -> list[str]:

@@ -212,10 +212,13 @@ class Health(History):
         """
         check_flags(dry_run=dry_run)
         check_types(Iterable, "give a list of codes", allow=allow)
-        check_types((found_by.Report, Iterable, type(None)), "give what table.fsck() found", found=found)
+        told = "give what table.fsck() found"
+        check_types((found_by.Report, Iterable, type(None)), told, found=found)
         store = self._history(writing=True)
         report = self.fsck("keys") if found is None else found
-        findings = report.findings if isinstance(report, found_by.Report) else report
+        findings = tuple(report.findings if isinstance(report, found_by.Report) else report)
+        for finding in findings:
+            check_types(found_by.Finding, told, found=finding)
         done = mending.repair(store, findings, mending.RepairRequest(frozenset(allow), dry_run))
         if done.snapshot is not None:
             expire.after_commit(store, done.snapshot)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from bucketlake.errors import CorruptError, InvalidError, check_flags, check_types
+from bucketlake.errors import CorruptError, InvalidError, check_flags, check_threads, check_types
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lazy import lazy
 from bucketlake.ops.progress import OnProgress
@@ -263,6 +263,7 @@ class History(ABC):
     def remove_unexisting_files(self, dry_run: bool = False, threads: int | None = None) -> list[str]:
         """Take data files that something else has removed out of the table; their paths. Their rows are lost."""
         check_flags(dry_run=dry_run)
+        check_threads(threads)
         return missing.remove_missing_files(self._there(writing=True), dry_run, threads)
 
     def remove_unexisting_manifests(self) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from bucketlake.errors import check_flags
+from bucketlake.errors import check_flags, check_threads
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lazy import lazy
 from bucketlake.ops.progress import OnProgress
@@ -156,6 +156,7 @@ class Upkeep(ABC):
         Spec: docs/spec/expiry.md#orphans
         """
         check_flags(dry_run=dry_run)
+        check_threads(threads)
         store = self.for_writing().store
         before = orphans.oldest_kept(store, epoch_millis(older_than))
         return orphans.remove_orphans(store, before, dry_run, threads, on_progress=on_progress)

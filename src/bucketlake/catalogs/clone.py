@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from bucketlake.errors import AlreadyExistsError, InvalidError, UnsupportedError
+from bucketlake.errors import AlreadyExistsError, InvalidError, UnsupportedError, check_threads, check_types
 from bucketlake.ops.clean.orphans import Run
 from bucketlake.ops.clone.clone import Cloned, CloneRequest, clone_into, clone_new, cloned_schemas
 from bucketlake.ops.clone.files import copy_here
@@ -43,7 +43,9 @@ def clone_table(
     source: Table, catalog: Warehouse, name: str, how: Cloning | None = None, run: Run = copy_here
 ) -> Cloned | None:
     """Clone a table; None where it is there and that is left alone. See `Catalog.clone_table`."""
+    check_types((Cloning, type(None)), "give a Cloning, or None", how=how)
     how = how or Cloning()
+    check_threads(how.threads)
     if source.view is not None:
         raise InvalidError("a system table has no files to clone", table=source.name)
     refuse_undelivered(source.store.schema)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from bucketlake.env.object_store import storage_for
 from bucketlake.env.storage import Storage
-from bucketlake.errors import AlreadyExistsError, InvalidError, UnsupportedError
+from bucketlake.errors import AlreadyExistsError, InvalidError, UnsupportedError, check_types
 from bucketlake.ops.migrate.footers import footer_of, schema_of
 from bucketlake.ops.migrate.migrate import Migrated, migrate
 from bucketlake.ops.migrate.source import HIVE_DEFAULT, Source, check_source, data_files, partition_keys_of
@@ -43,6 +43,8 @@ def migrate_folder(
     threads: int | None = None,
 ) -> Migrated:
     """Make a folder's files those of a table of the catalog; see `Catalog.migrate_folder`."""
+    check_types(str, "give the folder's path, a text", folder=folder)
+    check_types((Draft, type(None)), "give what the files hold as a Draft, or None: their footers say it", draft=draft)
     _, location = storage_for(folder, catalog.options)
     if ("://" in location) != ("://" in catalog.warehouse):
         raise UnsupportedError(

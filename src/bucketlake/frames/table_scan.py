@@ -10,6 +10,7 @@ Spec: docs/without-spark.md, docs/spec/reading.md
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
@@ -249,7 +250,8 @@ def sliced(batches: Iterator[pa.RecordBatch], rows: int | None) -> Iterator[pa.R
     if rows is None:
         return batches
     whole("batch_size", rows, 1)
-    return (batch.slice(start, rows) for batch in batches for start in range(0, batch.num_rows, rows))
+    most = min(rows, sys.maxsize)  # what Arrow counts with
+    return (batch.slice(start, most) for batch in batches for start in range(0, batch.num_rows, most))
 
 
 def whole(name: str, value: Any, least: int) -> None:

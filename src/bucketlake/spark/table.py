@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from bucketlake.catalogs.names import last_part
-from bucketlake.errors import InvalidError, UnsupportedError, check_flags, no_attribute
+from bucketlake.errors import InvalidError, UnsupportedError, check_flags, check_threads, no_attribute
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.frames.table_scan import whole
 from bucketlake.ops.check.fsck import Run
@@ -369,6 +369,7 @@ class LakeTable(Streams):
         """Remove files that nothing refers to: see `bucketlake.Table.remove_orphan_files`. `distributed`: Spark's tasks
         list and remove, for tables of very many files."""
         check_flags(dry_run=dry_run, distributed=distributed)
+        check_threads(threads)
         if distributed:
             cleaning = orphans.Cleaning(older_than, dry_run, threads, on_progress)
             return orphans.remove_orphan_files(self._running, self.table, cleaning)

@@ -32,10 +32,14 @@ class OrderRequest:
     by: str | Sequence[str] | None = None
     strategy: str | None = None
 
+    def __post_init__(self) -> None:
+        check_types((Iterable, type(None)), "give a list of columns, or a text with commas", order_by=self.by)
+        if self.by is not None and not isinstance(self.by, str):
+            object.__setattr__(self, "by", tuple(self.by))  # a generator gives its names once
+
     @property
     def columns(self) -> list[str]:
         """The columns named."""
-        check_types((Iterable, type(None)), "give a list of columns, or a text with commas", order_by=self.by)
         names = self.by.split(",") if isinstance(self.by, str) else list(self.by or ())
         return [name.strip() for name in names if name.strip()]
 

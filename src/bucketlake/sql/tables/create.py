@@ -195,8 +195,10 @@ def _clause(cursor: Cursor, found: CreateTable) -> None:
 
 
 def _hive_format(cursor: Cursor, found: CreateTable) -> None:
-    """Hive's words for how rows are stored, as it shows a table of Paimon's: its classes say nothing new. UnsupportedError
-    for any others."""
+    """Hive's words for how rows are stored, as it shows a table of Paimon's: its classes say nothing new.
+
+    UnsupportedError for any others.
+    """
     stored = cursor.accept("STORED", "AS", "INPUTFORMAT")
     if found.like is None and (stored or cursor.accept("ROW", "FORMAT", "SERDE")):
         classes = [cursor.string()]
