@@ -112,6 +112,36 @@ def test_old_rows_stay_readable(
     assert content(catalog) == new
 
 
+@pytest.mark.parametrize("old", [{"bucket": "1"}, {"bucket": "-1"}])
+@pytest.mark.parametrize(
+    ("keys", "options"), [((), {"bucket": "-1"}), (("id",), {"bucket": "2"}), (("data",), {"bucket": "1"})]
+)
+def test_a_handle_from_before_says_that_it_is_one(
+    catalog: Catalog, old: dict[str, str], keys: tuple[str, ...], options: dict[str, str]
+) -> None:
+    """By its keys and buckets the files of today look damaged, and by its statistics as if they held no row."""
+    table = catalog.create_table("u", fields(**OLD), (), ("id",), old)
+    table.write_arrow(pa.Table.from_pylist(ROWS))
+    replacement = drafted_as(catalog, "u", new_schema(fields(**OLD), (), keys, options, None))
+    replacement.switch()
+    replacement.finish()
+    for _ in range(2):
+        catalog.table("u").write_arrow(pa.Table.from_pylist([{"id": 7, "data": "seven"}, {"id": 8, "data": "eight"}]))
+    before = [one.id for one in catalog.table("u").snapshots()]
+    for call in (
+        lambda: table.to_arrow(),
+        lambda: table.to_arrow(where="id = 7"),
+        lambda: table.to_arrow(where="id = 99"),
+        lambda: table.write_arrow(pa.Table.from_pylist(ROWS)),
+        lambda: table.write_arrow(pa.Table.from_pylist(ROWS), mode="overwrite"),
+    ):
+        with pytest.raises(ConflictError, match=r"the table was replaced since it was opened.*open the table again"):
+            call()
+    assert [one.id for one in catalog.table("u").snapshots()] == before
+    assert table.to_arrow(scan_snapshot_id=1).num_rows == 2
+    assert set(table.refresh().to_arrow()["id"].to_pylist()) == {7, 8}
+
+
 def test_new_columns_have_new_ids(catalog: Catalog) -> None:
     before = catalog.table("t").schema
     replacement = drafted(catalog, OLD, bucket="-1")

@@ -22,6 +22,7 @@ from bucketlake.ops.scan.pruning import BucketChooser, Pruner, manifests_may_mat
 from bucketlake.ops.scan.select import Selection, select_snapshot
 from bucketlake.ops.scan.splits import make_splits, pending_splits
 from bucketlake.ops.table.entries import BucketKey, created_millis, fold
+from bucketlake.ops.table.known import refuse_replaced
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.partition_stats import may_hold
 from bucketlake.ops.table.partitions import matching
@@ -147,7 +148,8 @@ def plan(store: Store, scan: Scan | None = None) -> Plan:
 
     Primary-key tables: level 0 and pending postpone files are left out where batch reads do not see them. With
     `postpone.merge-on-read`, partitions that have pending files are read whole: docs/spec/postpone.md#reading.
-    Errors: as `select_snapshot`; CorruptError for manifests that contradict each other.
+    Errors: as `select_snapshot`; ConflictError where the table was replaced since the handle was opened; CorruptError
+    for manifests that contradict each other.
     Spec: docs/spec/commit.md#planning
     """
     scan = scan or Scan()
@@ -155,6 +157,7 @@ def plan(store: Store, scan: Scan | None = None) -> Plan:
     snapshot = selection.snapshot
     if snapshot is None:
         return Plan(None, (), ())
+    refuse_replaced(store, snapshot)
     wanted = entry_filter(store, scan)
     found = keyed_entries(store, snapshot, wanted)
     check_vectors(store, snapshot, found)

@@ -133,6 +133,13 @@ def is_newer(store: Store, schema_id: int) -> bool:
     return True
 
 
+def refuse_replaced(store: Store, snapshot: Snapshot | None) -> None:
+    """ConflictError where REPLACE TABLE came between the handle's schema and a snapshot: its buckets, keys and statistics
+    are none of what the handle takes them for, even where no row is read."""
+    if snapshot is not None:
+        is_newer(store, snapshot.schema_id)
+
+
 def of_one_before(store: Store, snapshot: Snapshot) -> bool:
     """Whether REPLACE TABLE came between a snapshot and the handle's schema: under that its rows would be nulls.
     ConflictError where it came after the handle was opened."""

@@ -28,6 +28,7 @@ from bucketlake.ops.rows.places import check_places
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
 from bucketlake.ops.table.changes import MAX_SEQUENCE_PROPERTY
 from bucketlake.ops.table.entries import max_sequences
+from bucketlake.ops.table.known import refuse_replaced
 from bucketlake.ops.table.messages import WriteTask
 from bucketlake.ops.table.store import Store
 from bucketlake.paths import POSTPONE_BUCKET
@@ -63,6 +64,7 @@ def prepare_write(
     bucket number raises InvalidError at once.
     Spec: docs/spec/writing.md
     """
+    refuse_replaced(store, snapshot)
     check_places(store)
     for item in store.schema.blob_fields:
         refuse_keys(item.type)
