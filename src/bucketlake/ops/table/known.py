@@ -134,8 +134,8 @@ def is_newer(store: Store, schema_id: int) -> bool:
 
 
 def refuse_replaced(store: Store, snapshot: Snapshot | None) -> None:
-    """ConflictError where REPLACE TABLE came between the handle's schema and a snapshot: its buckets, keys and statistics
-    are none of what the handle takes them for, even where no row is read."""
+    """ConflictError where REPLACE TABLE came between the handle's schema and a snapshot: its buckets, keys and
+    statistics are none of what the handle takes them for, even where no row is read."""
     if snapshot is not None:
         is_newer(store, snapshot.schema_id)
 
