@@ -197,7 +197,7 @@ def test_what_paimons_page_says_of_frames(attached: Lake, tmp_path: Path) -> Non
     # ---- saved into the folder, by Spark's other modes and with the partitions that it has
     data.limit(1).write.format("paimon").partitionBy("pt").mode("overwrite").save(folder)
     assert _rows(spark.table("page")) == both[:1]
-    data.write.format("paimon").mode("ignore").save(folder)
+    data.write.format("paimon").mode("ignore").option("k2", "v2").save(folder)
     assert _rows(spark.table("page")) == both[:1]
     for refused, told in (
         (lambda: data.write.format("paimon").save(folder), "already exists.*mode append"),

@@ -205,6 +205,7 @@ def test_write_table(classic: Lake) -> None:
     lake.write_table(sql("SELECT 6 AS a, 'v' AS b, 'p3' AS pt"), "t", mode="overwrite")
     assert rows(lake, "SELECT a FROM t") == [(6,)]
     assert lake.write_table(sql("SELECT 7 AS a, 'v' AS b, 'p3' AS pt"), "t", mode="ignore") is None
+    assert lake.write_table(sql("SELECT 7 AS other"), "t", mode="ignore", primary_key="b", nothing_such=1) is None
     for wrong, error in (
         ({"mode": "create"}, AlreadyExistsError),
         ({"mode": "maybe"}, InvalidError),

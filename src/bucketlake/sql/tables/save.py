@@ -53,11 +53,11 @@ def save(lake: Lake, frame: DataFrame, request: Saving) -> Snapshot | None:
     kept = {key: value for key, value in request.options.items() if key in (*_WHERE, COMMENT) and value is not None}
     others = {key: value for key, value in request.options.items() if key not in (*_WHERE, COMMENT)}
     exists = lake.catalog.table_exists(names.LakeName(name.database, name.base).full)
+    if exists and mode == "ignore":
+        return None  # whatever the call says of the table, as with Spark
     makes = not exists or mode in ("replace", "create_or_replace")
     options = option_keys(others, unknown=makes and request.spelled)
     request = replace(request, mode=mode, options={**options, **kept})
-    if exists and mode == "ignore":
-        return None
     if exists and mode == "create":
         raise AlreadyExistsError(
             "[TABLE_OR_VIEW_ALREADY_EXISTS] table already exists",
