@@ -50,8 +50,10 @@ def test_forms(table: Lake, statement: str, expected: tuple[object, ...]) -> Non
 @pytest.mark.spark
 def test_options_of_a_hint_and_of_the_session_name_the_files(classic: Lake) -> None:
     classic.sql("CREATE TABLE db.t (id INT, dt STRING) PARTITIONED BY (dt)")
-    key, default = "spark.paimon.data-file.prefix", "'partition.default-name'='none'"
-    classic.sql(f"INSERT INTO db.t /*+ OPTIONS({default}, 'data-file.prefix'='hint-') */ VALUES (1, NULL)")
+    key, default = "spark.paimon.data-file.prefix", "__DEFAULT_PARTITION__"
+    with pytest.raises(InvalidError, match="the folders that the rows lie in"):
+        classic.sql("INSERT INTO db.t /*+ OPTIONS('partition.default-name'='none') */ VALUES (1, NULL)")
+    classic.sql("INSERT INTO db.t /*+ OPTIONS('data-file.prefix'='hint-') */ VALUES (1, NULL)")
     classic.spark.conf.set(key, "session-")
     try:
         classic.sql("INSERT INTO db.t VALUES (2, 'a')")
@@ -59,8 +61,8 @@ def test_options_of_a_hint_and_of_the_session_name_the_files(classic: Lake) -> N
     finally:
         classic.spark.conf.unset(key)
     found = [path.relative_to(classic.catalog.table("db.t").path) for path in _data_files(classic)]
-    assert [(path.parts[0], path.name.split("-")[0]) for path in found] == [("dt=a", "session"), ("dt=none", "hint")]
-    assert rows(classic, f"SELECT * FROM db.t /*+ OPTIONS({default}) */") == {(1, None), (2, "a")}
+    assert {path.parts[0]: path.name.split("-")[0] for path in found} == {"dt=a": "session", f"dt={default}": "hint"}
+    assert rows(classic, "SELECT * FROM db.t") == {(1, None), (2, "a")}
 
 
 def _data_files(lake: Lake) -> list[Path]:

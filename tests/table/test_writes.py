@@ -14,7 +14,7 @@ import pytest
 
 import bucketlake
 from bucketlake.catalog import Catalog
-from bucketlake.errors import InvalidError, NotFoundError, StorageError
+from bucketlake.errors import InvalidError, StorageError
 from bucketlake.format.metadata.snapshot import CommitKind
 from bucketlake.table import Table, open_table
 from bucketlake.types.model import DataField
@@ -214,7 +214,6 @@ NAMES = {
     "data-file.prefix": "mine-",
     "changelog-file.prefix": "changed-",
     "file.suffix.include.compression": "true",
-    "partition.default-name": "nothing",
 }
 
 
@@ -230,17 +229,6 @@ def test_options_of_a_call_name_the_files_that_it_writes(tmp_path: Path) -> None
     assert [name.split("-")[0] for name in files] == ["changed", "changed", "changelog", "data", "mine", "mine"]
     assert [".zst." in name for name in files] == [True, True, False, False, True, True]
     assert made.to_arrow().num_rows == 1
-
-
-def test_a_default_name_of_a_call_is_the_folder_of_null(tmp_path: Path) -> None:
-    catalog = bucketlake.open(tmp_path)
-    schema = pa.schema([("k", pa.int64()), ("p", pa.string())])
-    made = catalog.create_table("t", schema, ["p"], [], {}).with_options(NAMES)
-    made.write_arrow(pa.table({"k": [1, 2], "p": [None, " "]}, schema=schema))
-    assert [folder.name for folder in Path(made.path).glob("p=*")] == ["p=nothing"]
-    assert sorted(made.to_arrow().column("k").to_pylist()) == [1, 2]
-    with pytest.raises(NotFoundError):  # as in Paimon: whoever reads must say the name too
-        catalog.table("t").to_arrow()
 
 
 @pytest.mark.parametrize("key", ["data-file.path-directory", "index-file-in-data-file-dir"])
