@@ -277,6 +277,25 @@ def test_columns_that_only_the_source_is_asked_for_are_not_read(classic: Lake) -
     assert classic.sql("SELECT a, b FROM db.t WHERE a < 4").collect() == [(0, 0), (1, 10), (2, 8), (3, 30)]
 
 
+def test_columns_that_every_clause_replaces_are_not_read(classic: Lake) -> None:
+    _made(classic, "keyed")
+    _add(classic, "range(0, 20)")
+    (file,) = classic.table("db.t").table.files()
+    _source(classic, [(2, "g0", 5), (3, "g1", -1)])
+    merge = """MERGE INTO db.t USING source s ON t.a = s.a WHEN MATCHED AND s.b < 0 THEN UPDATE SET c = 'less', b = s.b
+        WHEN MATCHED THEN UPDATE SET {}"""
+    with _spoiled(file.path, ("c",)):
+        classic.sql(merge.format("c = concat(s.g, t.b)"))
+        with pytest.raises(CorruptError):
+            classic.sql(merge.format("b = s.b"))
+    assert _content(classic)[1:5] == [
+        (1, "g1", 10, "c1"),
+        (2, "g0", 20, "g020"),
+        (3, "g1", -1, "less"),
+        (4, "g0", 40, "c4"),
+    ]
+
+
 ABOUT_KEYS = {  # and whether stored rows can be asked
     "a % 3 = 0 AND abs(a - 30) < 20": (True, lambda a: a % 3 == 0 and abs(a - 30) < 20),
     "pmod(hash(t.a, 7) * 0 + a, 4) = 1 OR A IN (8, 12)": (True, lambda a: a % 4 == 1 or a in (8, 12)),
