@@ -43,6 +43,7 @@ CHOSEN: dict[str, tuple[str, ...]] = {
     ),
     "tests/sql/test_call.py": (),
     "tests/sql/test_delete_update.py": (
+        "test_few_rows_of_larger_keyed_tables",
         "test_delete_finds_its_rows",
         "test_update_sets_its_rows",
         "test_update_of_append_tables",

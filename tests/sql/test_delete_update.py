@@ -355,6 +355,27 @@ def test_conditions_of_sparks_own_over_larger_append_tables(
     assert [row[2] for row in found] == [i + (1_000_000 if i % 4 == 0 else 0) for i in kept]
 
 
+def test_few_rows_of_larger_keyed_tables(lake: bucketlake.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "SMALL_ROWS", 0)
+    lake.sql(
+        "CREATE TABLE db.t (id INT, v STRING, n INT, w STRING, x STRING) "
+        "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '2')"
+    )
+    for shift in (0, 20):
+        lake.sql(f"INSERT INTO db.t SELECT id + {shift}, concat('v', id), id, 'w', 'x' FROM range(40)")
+    lake.sql("UPDATE db.t t SET v = upper(t.v), n = n + id WHERE t.id % 10 = 5")
+    lake.sql("UPDATE db.t SET w = concat(w, n) WHERE n = 7")
+    assert lake.table("db.t").update({"x": "v"}, where="id IN (1, 2)") is not None
+    lake.sql("DELETE FROM db.t WHERE pmod(id, 2) = 0")
+    expected = []
+    for key in range(1, 60, 2):
+        number = key if key < 20 else key - 20
+        changed = key % 10 == 5
+        row = (f"{'V' if changed else 'v'}{number}", number + key * changed, "w7" if number == 7 else "w")
+        expected.append((key, *row, "v1" if key == 1 else "x"))
+    assert sorted(map(tuple, lake.sql("SELECT * FROM db.t").collect())) == expected
+
+
 @pytest.mark.parametrize(
     ("options", "rewrites", "updates"),
     later(

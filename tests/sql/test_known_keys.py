@@ -24,6 +24,7 @@ pytestmark = pytest.mark.spark
 
 COLUMNS = "a BIGINT, g STRING, b INT, c STRING, d STRING, e STRING"
 TABLES = {**KINDS, "two": "'primary-key' = 'a,g', 'bucket' = '2'", "keyed": "'primary-key' = 'a', 'bucket' = '1'"}
+BOTH = {"db.here": among.MOST_ROWS, "db.else": 0}  # and how many rows are looked up at most
 MERGE = """MERGE INTO db.t USING source s ON t.a = s.a AND t.g = s.g
     WHEN MATCHED AND s.b < 0 THEN DELETE WHEN MATCHED THEN UPDATE SET b = s.b, c = concat(t.c, s.g)
     WHEN NOT MATCHED THEN INSERT (a, g, b) VALUES (s.a, s.g, s.b)"""
@@ -119,21 +120,14 @@ def test_pairs_in_the_driver_become_what_spark_makes_of_them(
     values = """CAST(id % 8 AS DECIMAL(9, 2)) AS k, concat('g', id % 3) AS g, CAST(id AS INT) AS b, 'c' AS c,
         IF(id % 5 = 0, double('NaN'), -0.0D) AS d, timestamp_micros(id - 5) AS z, TIMESTAMP_NTZ'1960-01-01' AS m,
         X'00ff' AS x, id AS w"""
-    for name in ("db.here", "db.spark"):
+    for name in BOTH:
         classic.sql(f"CREATE TABLE {name} ({columns}) TBLPROPERTIES ({options})")
         classic.sql(f"INSERT INTO {name} SELECT {values} FROM range(0, 18)")
         classic.sql(f"INSERT INTO {name} SELECT {values} FROM range(40, 42)")
-    most = among.MOST_ROWS
     for at, clauses in enumerate(first(CLAUSES, 4)):
         some = "IF(id = 3, NULL, k) AS k, g, b - 3 AS b, concat(c, id) AS c, d, z, IF(id % 2 = 0, m, NULL) AS m, x, w"
         source = f"(SELECT {some}, 'y' AS extra FROM (SELECT *, {values} FROM range({at}, {at} + 24, 3))) s"
-        found = []
-        for name, rows in (("db.here", most), ("db.spark", 0)):
-            monkeypatch.setattr(among, "MOST_ROWS", rows)
-            error = _error(classic, f"MERGE INTO {name} t USING {source} ON {ON} {clauses}").replace(name, "db.t")
-            rows = classic.sql(f"SELECT * FROM {name}").collect()
-            found.append((error, sorted(map(repr, rows))))
-        assert found[0] == found[1], clauses
+        _same_both_ways(classic, monkeypatch, f"MERGE INTO {{}} t USING {source} ON {ON} {clauses}")
 
 
 UPDATES = [
@@ -145,7 +139,7 @@ UPDATES = [
     "SET b = c WHERE g = 'g1'",
     "SET b = 3000000000 WHERE g = 'g1'",
     "SET c = b, d = b WHERE w < 9",
-    "SET c = (SELECT max(c) || 'y' FROM {table}) WHERE g = 'g2'",
+    "SET c = (SELECT max(c) || 'y' FROM {}) WHERE g = 'g2'",
     "SET c = __paimon_bucket WHERE b > 3",
     "SET c = CASE WHEN rand() < 2 THEN 'r' END WHERE rand() < 2 AND k = 2",
     "SET c = nothing WHERE k = 2",
@@ -164,24 +158,19 @@ def test_updates_of_rows_that_are_looked_up_are_what_spark_makes_of_them(
     options = TABLES[kind].replace("'a'", "'k,g'")
     values = """CAST(id % 8 AS DECIMAL(9, 2)), concat('g', id % 3), CAST(id AS INT), 'c', IF(id % 5 = 0, double('NaN'), -0.0D),
         timestamp_micros(id - 5), TIMESTAMP_NTZ'1960-01-01', X'00ff', id"""
-    for name in ("db.here", "db.else"):
+    for name in BOTH:
         classic.sql(f"CREATE TABLE {name} ({columns}) TBLPROPERTIES ({options})")
         for numbers in ("range(0, 18)", "range(30, 36)"):
             classic.sql(f"INSERT INTO {name} SELECT {values} FROM {numbers}")
-    most, looked_up, seen = among.MOST_ROWS, among.of_keys, []
+    looked_up, seen = among.of_keys, []
     monkeypatch.setattr(among, "of_keys", lambda *given: seen.append(looked_up(*given)) or seen[-1])
     for change in UPDATES:
-        found = []
-        for name, rows in (("db.here", most), ("db.else", 0)):
-            monkeypatch.setattr(among, "MOST_ROWS", rows)
-            error = _error(classic, f"UPDATE {name} {change.format(table=name)}").replace(name, "db.t")
-            found.append((error, sorted(map(repr, classic.sql(f"SELECT * FROM {name}").collect()))))
-        assert found[0] == found[1], change
+        _same_both_ways(classic, monkeypatch, f"UPDATE {{}} {change}")
     assert len(seen) >= len(UPDATES) // 2
-    for name, rows in (("db.here", most), ("db.else", 0)):
+    for name, rows in BOTH.items():
         monkeypatch.setattr(among, "MOST_ROWS", rows)
         assert classic.table(name).update({"b": "b + 1", "C": F.lit("z")}, where="w % 2 = 0") is not None
-    here, other = (sorted(map(repr, classic.sql(f"SELECT * FROM {name}").collect())) for name in ("db.here", "db.else"))
+    here, other = (sorted(map(repr, classic.sql(f"SELECT * FROM {name}").collect())) for name in BOTH)
     assert here == other
 
 
@@ -191,7 +180,7 @@ def test_numbers_of_other_sizes_are_what_spark_makes_of_them(
 ) -> None:
     """As above, of whole numbers and decimals that a column may hold, or none of its values may equal."""
     monkeypatch.undo()  # tables of any size
-    for name in ("db.here", "db.spark"):
+    for name in BOTH:
         classic.sql(
             f"""CREATE TABLE {name} (k SMALLINT NOT NULL, i INT, l BIGINT, d DECIMAL(9, 3))
                 TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '1')"""
@@ -200,7 +189,6 @@ def test_numbers_of_other_sizes_are_what_spark_makes_of_them(
             f"INSERT INTO {name} VALUES (1, 1, 1, 1.5), (-32768, 2, 2, 2.5), (127, 3, 3, NULL), (32767, 4, 4, 4)"
         )
     keys = {"TINYINT": "1, 127, -128, NULL", "INT": "1, 32767, -32769, 70000", "BIGINT": "1, -32768, 3000000000, NULL"}
-    most = among.MOST_ROWS
     clauses = [
         "WHEN MATCHED THEN UPDATE SET l = s.v, d = s.d",
         "WHEN MATCHED THEN UPDATE SET i = s.v, d = s.d + 1, l = s.k",
@@ -212,12 +200,17 @@ def test_numbers_of_other_sizes_are_what_spark_makes_of_them(
     columns = f"CAST(k AS {given}) AS k, CAST(v AS TINYINT) AS v, CAST(v + 0.5 AS DECIMAL(3, 1)) AS d"
     source = f"(SELECT {columns} FROM VALUES {values} q(k, v)) s"
     for change in clauses:
-        found = []
-        for name, rows in (("db.here", most), ("db.spark", 0)):
-            monkeypatch.setattr(among, "MOST_ROWS", rows)
-            error = _error(classic, f"MERGE INTO {name} t USING {source} ON t.k = s.k {change}").replace(name, "db.t")
-            found.append((error, sorted(map(repr, classic.sql(f"SELECT * FROM {name}").collect()))))
-        assert found[0] == found[1], change
+        _same_both_ways(classic, monkeypatch, f"MERGE INTO {{}} t USING {source} ON t.k = s.k {change}")
+
+
+def _same_both_ways(lake: Lake, patch: pytest.MonkeyPatch, statement: str) -> None:
+    """A statement, `{}` for its table, upon a table whose rows are looked up, and upon one that Spark alone reads."""
+    found = []
+    for name, rows in BOTH.items():
+        patch.setattr(among, "MOST_ROWS", rows)
+        error = _error(lake, statement.replace("{}", name)).replace(name, "db.t")
+        found.append((error, sorted(map(repr, lake.sql(f"SELECT * FROM {name}").collect()))))
+    assert found[0] == found[1], statement
 
 
 def _error(lake: Lake, statement: str) -> str:

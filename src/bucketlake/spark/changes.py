@@ -80,7 +80,7 @@ from bucketlake.values import dataclass
 if TYPE_CHECKING:
     from bucketlake.table import Table
 
-PLACE = "__bucketlake_place"  # of a row among those that get new values
+PLACE = "__bucketlake_place"  # of a row among those that Spark is asked about
 OLD = "__bucketlake_old_"  # before a column's name: its value before the update
 DELETE, UPDATE_AFTER = 3, 2
 Read = Callable[[], DataFrame]
@@ -310,10 +310,10 @@ def update(
             return rows.select(*(chosen if whole else some), *places)
 
         return update_places(spark, table, prune, Assigning(tuple(columns), _chooser(where), project))
+    keys: Keys | None = None
     if moves(schema, columns):
         chosen += [F.col(quoted(name)).alias(OLD + name) for name in schema.field_names]
-    keys: Keys | None = None
-    if where is not None and not moves(schema, columns):
+    elif where is not None:
         text = to_spark_sql(where) if isinstance(where, Predicate) else where
         prune = reader.predicate_of(spark, table, where) or Constant(True)
         keys = Keys(lambda names: reader.read(spark, table, names, where), prune, (text,))

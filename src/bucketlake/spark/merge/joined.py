@@ -25,6 +25,7 @@ from pyspark.sql import types as T
 
 from bucketlake.lazy import pc
 from bucketlake.spark.assignment import is_final
+from bucketlake.spark.changes import PLACE
 from bucketlake.spark.merge.clauses import INSERT, NAME, Clause, Merge, Side, Value
 from bucketlake.spark.merge.held import NUMBER, Held, Target, held_here, hold
 from bucketlake.spark.merge.outcome import KIND, Scope, outcome
@@ -35,7 +36,6 @@ from bucketlake.values import dataclass
 
 Identity = Mapping[str, tuple[str, T.DataType]]
 """Columns that say which row of the target it is: their names in an outcome → the target's columns and types."""
-_PLACE = "__bucketlake_place"
 _WHOLE = [T.ByteType(), T.ShortType(), T.IntegerType(), T.LongType()]  # each wider than the last
 _NONE = np.empty(0, np.int64)
 
@@ -198,16 +198,16 @@ class Joined:
                 arrays.append(some.to_struct_array())
                 names.append(name)
                 layout = layout.add(name, T.StructType(fields))
-        layout = layout.add(_PLACE, T.LongType())
-        pairs = pa.table([*arrays, pa.array(np.arange(len(self.left)))], names=[*names, _PLACE])
-        scope = replace(self.scope, fields=tuple(asked), more={_PLACE: F.col(_PLACE)})
+        layout = layout.add(PLACE, T.LongType())
+        pairs = pa.table([*arrays, pa.array(np.arange(len(self.left)))], names=[*names, PLACE])
+        scope = replace(self.scope, fields=tuple(asked), more={PLACE: F.col(PLACE)})
         try:
             found = hold(spark, outcome(framed(spark, pairs, layout), clauses, scope), most=len(self.left)).data
         except AnalysisException:
             return None  # Spark says what is wrong, in the statement's own words, over the tables themselves
         if found is None:
             return None
-        return found.take(pc.sort_indices(found.column(_PLACE)))
+        return found.take(pc.sort_indices(found.column(PLACE)))
 
     def _held(
         self,
