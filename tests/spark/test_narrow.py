@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from decimal import Decimal
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bucketlake.spark.write.narrow import widened
+from bucketlake.spark.session import Lake
+from bucketlake.spark.write.narrow import narrowed, widened
 from bucketlake.types.model import DataField, DataType, Root
 
 SHAPES = [(1, 0), (9, 4), (15, 0), (15, 2), (15, 7), (15, 15)]
@@ -47,3 +49,31 @@ def test_many_rows_at_the_edge_of_what_doubles_hold() -> None:
     found = widened(pa.RecordBatch.from_arrays([doubles], ["d"]), [field]).column("d")
     expected = pa.array(digits).cast(pa.decimal128(19, 0)).to_pylist()
     assert [int(value.scaleb(2)) for value in found.to_pylist()] == [int(value) for value in expected]
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["flat", "nested"])
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_frames_on_their_way(lake: Lake, nested: bool, ansi: str) -> None:
+    spark = lake.spark
+    schema = "`a.b` decimal(9,2) not null, `x``y` string, `ß z` decimal(15,15), long decimal(16,2), t timestamp"
+    row = (Decimal("-0.10"), None, Decimal("0.000000000000001"), Decimal("1.23"), dt.datetime(2024, 2, 29, 1))
+    frame = spark.createDataFrame([(*row, (1,)) if nested else row], schema + (", n struct<m: int>" if nested else ""))
+    short = [
+        DataField(place, name, DataType(Root.DECIMAL, precision=precision, scale=scale))
+        for place, (name, precision, scale) in enumerate([("a.b", 9, 2), ("ß z", 15, 15), ("long", 16, 2)])
+    ]
+    before = spark.conf.get("spark.sql.ansi.enabled")
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    try:
+        found = narrowed(frame, short)
+        rows = found.toArrow()
+    finally:
+        spark.conf.set("spark.sql.ansi.enabled", before)
+    assert found.columns == frame.columns
+    assert [found.schema[name].dataType.simpleString() for name in ("a.b", "ß z", "long")] == [
+        "double",
+        "double",
+        "decimal(16,2)",
+    ]
+    (batch,) = rows.to_batches()
+    assert widened(batch, short).to_pylist() == frame.toArrow().to_pylist()

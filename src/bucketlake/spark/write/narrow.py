@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from bucketlake.spark.types import quoted
 from bucketlake.types.model import LISTS, DataField, Root, arrow_type
@@ -24,6 +25,10 @@ BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 UNLIMITED = str((1 << 31) - 1)  # the one value for which Spark does not look at a batch's size
 WIDE_ROW = 4 << 10  # bytes in a file
 _EXACT_DIGITS = 15
+_FLAT = {
+    *(T.BooleanType, T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType, T.DecimalType),
+    *(T.StringType, T.BinaryType, T.DateType, T.TimestampType, T.TimestampNTZType),
+}  # which `DataFrame.to` leaves as they are; it makes structs anew
 _OF_ANY_SIZE = {Root.BINARY, Root.VARBINARY, Root.BLOB, Root.VARIANT, *LISTS, Root.MAP, Root.ROW, Root.MULTISET}
 
 
@@ -51,6 +56,12 @@ def narrowed(frame: DataFrame, fields: Sequence[DataField]) -> DataFrame:
     short = {item.name for item in fields if _is_short(item)}
     if not short:
         return frame
+    held = frame.schema.fields
+    if all(type(item.dataType) in _FLAT for item in held):  # in one call of Java: small writes wait for each
+        double = T.DoubleType()
+        return frame.to(
+            T.StructType([T.StructField(f.name, double if f.name in short else f.dataType, f.nullable) for f in held])
+        )
     columns: list[Column | str] = [
         F.col(quoted(name)).cast("double").alias(name) if name in short else quoted(name) for name in frame.columns
     ]
