@@ -14,7 +14,7 @@ from tests.histories.changes import changes_of, replay
 from tests.profile import examples
 
 import bucketlake
-from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
 from bucketlake.format.metadata.manifest import FileSource
 from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.scan.scan import live_entries
@@ -404,7 +404,7 @@ def test_any_writes(
     engine: str, writes: list[tuple[list[Row], str, bool | None]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Reads after each write, and after each compaction, give the fold of all rows so far, whatever the size of the
-    write buffer."""
+    write buffer; those of one key as those of all."""
     table = create(tmp_path_factory.mktemp("t"), ENGINES[engine])
     model: dict[int, list[Row]] = {}
     for batch, buffer, full in writes:
@@ -417,6 +417,37 @@ def test_any_writes(
             table.compact(full=full)
             assert everything(table) == expected
             assert not full or read(table) == expected
+        if engine != "first-row":
+            assert [found for key in sorted(model) for found in read(table, where=f"k = {key}")] == expected
+
+
+def test_a_key_is_read_from_the_newest_files_that_have_it(tmp_path: Path) -> None:
+    table = create(tmp_path, {}, "kv")
+    write(table, [row(key, 0) for key in range(10)])
+    older = [file.path for file in table.files()]
+    write(table, [row(key, 1) for key in (0, 3, 9)])
+    write(table, [row(5, None, kind=3), row(9, 2, kind=0)])
+    for path in older:
+        Path(path).unlink()
+    assert [read(table, where=f"k = {key}") for key in (0, 3, 5, 9)] == [[(0, 1)], [(3, 1)], [], [(9, 2)]]
+    assert read(table, where="k IN (3) AND v = 1") == [(3, 1)]
+    for where in ("k = 4", "k IN (3, 4)", "v = 1", "k = 3 OR v = 1"):
+        with pytest.raises(NotFoundError):
+            read(table, where=where)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"sequence.field": "s"}, {"merge-engine": "partial-update"}, {"ignore-delete": "true"}],
+    ids=lambda options: next(iter(options)),
+)
+def test_older_files_count_where_more_than_the_last_row_does(options: dict[str, str], tmp_path: Path) -> None:
+    table = create(tmp_path, options, "kvs")
+    write(table, [row(key, 7, s=9) for key in range(3)])
+    write(table, [row(0, 1, s=1), row(2)] if "sequence.field" in options else [row(0, None, s=1), row(2)])
+    if "ignore-delete" in options:
+        write(table, [row(1, 1, s=1, kind=3)])
+    assert [read(table, where=f"k = {key}") for key in range(3)] == [[found] for found in read(table)]
 
 
 def everything(table: Table) -> list[tuple[Any, ...]]:

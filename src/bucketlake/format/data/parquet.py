@@ -284,6 +284,7 @@ class ParquetSource:
         self._opened, self._remote, self._streamed = file, remote, streamed
         self._file = _parquet_file(file, options)
         self.fields = tuple(fields)
+        self._checked: set[tuple[int, int]] = set()  # (row group, leaf)
         self._shredded = ShreddedColumns(self._file.metadata.metadata, self._file.schema_arrow, fields)
         tops = self._tops = _tops(self._file.schema_arrow)
         self._leaves = self._leaves_of(fields)
@@ -424,9 +425,7 @@ class ParquetSource:
             found += batch.num_rows
             yield self._canonical(batch, fields)
         if found != group.num_rows:
-            raise CorruptError(
-                "a row group has a different number of rows than it says", rows=found, recorded=group.num_rows
-            )
+            raise CorruptError("a row group has other rows than it says", rows=found, recorded=group.num_rows)
 
     def bounds(self, fields: Sequence[DataField]) -> dict[str, Bounds]:
         """What the footer says of atomic columns, as `column_bounds`."""
@@ -441,14 +440,15 @@ class ParquetSource:
         """Raise where the footer's description of column chunks is damaged: to look at one through `RowGroupMetaData`
         ends the process then, whereas opening it for reading, here for batches of no rows, raises. To ask for no column
         in batches of no rows ends it, too: what a file of another program lacks is told where its rows are read."""
+        leaves = [leaf for leaf in leaves if (number, leaf) not in self._checked]
         if not leaves:
             return
-        for _ in self._checker.reader.iter_batches(0, [number], column_indices=list(leaves), use_threads=False):
-            pass
+        list(self._checker.reader.iter_batches(0, [number], column_indices=leaves, use_threads=False))
         group, schema = self.metadata.row_group(number), self._file.schema
         for leaf in leaves:  # its statistics are made of both
             if group.column(leaf).physical_type != schema.column(leaf).physical_type:
                 raise CorruptError("a column chunk is of another type than its column", column=schema.column(leaf).path)
+        self._checked.update((number, leaf) for leaf in leaves)
 
     def _canonical(self, batch: pa.RecordBatch, fields: Sequence[DataField]) -> pa.RecordBatch:
         physical = self._shredded.of(fields)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
 from itertools import chain
+from operator import itemgetter
 from typing import Protocol
 
 import numpy as np
@@ -42,13 +43,16 @@ from bucketlake.ops.table.store import Store
 from bucketlake.options.options import TableOptions
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.predicate.evaluate import mask
-from bucketlake.predicate.tree import And, Predicate, columns_of, conjunction, is_exact, rename, restrict
+from bucketlake.predicate.tree import And, Predicate, columns_of, conjunction, is_exact, key_values, rename, restrict
 from bucketlake.schema.clustering import refuse_clustered
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, TRACKING, column_names
 from bucketlake.types.encoded import fitting, plain
-from bucketlake.types.model import DataField, arrow_schema
+from bucketlake.types.model import DataField, Root, arrow_schema
 
 Positions = npt.NDArray[np.int64]
+_EXACT_KEYS = {  # of which SQL holds two for equal only where they are one key
+    *(Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.DECIMAL, Root.BOOLEAN, Root.VARCHAR, Root.DATE)
+}
 POSITION = pa.field("__position", pa.int64(), nullable=False)  # of a row in its group of files
 
 
@@ -329,13 +333,43 @@ class SplitReader:
                 yield from merge_runs(runs, order, engine, drop_deletes=not deletes, ordered=ordered)
             return
         settled = engine.computes and settles(self._store.options)
+        alone = self._asks_one_key(below, order, engine)
         for section in sections(self._split.files, key_range_of(order.fields)):
             if settled and len(section) > 1:
                 old = self._by_level(layout, below, order, [file for run in section for file in run.files])
                 yield from merge_settled(old, order, engine, drop_deletes=not deletes)
             else:
                 runs = [self._run(run.files, layout, below) for run in section]
+                if alone and len(runs) > 1:
+                    runs = self._newest([run.files for run in section], layout, below)
                 yield from merge_runs(runs, order, engine, drop_deletes=not deletes, ordered=ordered)
+
+    def _asks_one_key(self, below: Predicate | None, order: KeyOrder, engine: MergeEngine) -> bool:
+        """Whether all rows that may match have one key, of which the row with the highest number is all that counts."""
+        if below is None or order.sequence or self._store.options.get("sequence.snapshot-ordering"):
+            return False
+        exact = all(item.type.root in _EXACT_KEYS for item in order.fields)
+        names = self._schema.trimmed_primary_keys
+        return exact and engine == Deduplicate() and len(key_values(below, names) or ()) == 1
+
+    def _newest(
+        self, runs: Sequence[Sequence[DataFile]], layout: Sequence[DataField], below: Predicate | None
+    ) -> list[Iterator[pa.RecordBatch]]:
+        """The rows of one key in sorted runs, oldest run first: files are read from the newest on, until a row is found
+        whose number is above all that the others record."""
+        waiting = sorted(
+            ((file.max_sequence_number, place, file) for place, run in enumerate(runs) for file in run),
+            key=itemgetter(0, 1),
+        )
+        found: dict[int, list[pa.RecordBatch]] = {}
+        while waiting:
+            _, place, file = waiting.pop()
+            rows = [batch for batch in self._run([file], layout, below) if batch.num_rows]
+            found[place] = [*found.get(place, ()), *rows]
+            numbers = [pc.max(batch.column(SEQUENCE_FIELD.name)).as_py() for batch in rows]
+            if waiting and max(numbers, default=-1) > waiting[-1][0]:
+                break
+        return [iter(found[place]) for place in sorted(found)]
 
     @contextmanager
     def _by_key(
