@@ -13,7 +13,7 @@ from tests.profile import first, pairs
 import bucketlake
 from bucketlake import Catalog, NotFoundError, Table
 from bucketlake.env.local import LocalStorage
-from bucketlake.errors import StorageError
+from bucketlake.errors import InvalidError, StorageError
 
 SCHEMA = pa.schema([pa.field("p", pa.string()), pa.field("k", pa.int64()), pa.field("v", pa.int64())])
 KINDS: dict[str, tuple[list[str], dict[str, str]]] = {
@@ -139,6 +139,13 @@ def test_credentials_of_the_environment(catalog: Catalog, s3: S3, monkeypatch: p
     catalog.create_database("shop")
     found = bucketlake.open(catalog.warehouse, {"s3.endpoint": s3.endpoint})
     assert found.list_databases() == ["default", "shop"]
+
+
+def test_a_place_without_an_account_says_which_option_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
+    with pytest.raises(InvalidError, match=r"Account must be specified\].*azure\.account-name") as found:
+        bucketlake.open("az://lake/wh")
+    assert "\n" not in str(found.value)
 
 
 def test_options_of_the_storage_are_not_the_tables(catalog: Catalog) -> None:

@@ -17,6 +17,11 @@ _GCS = ("gs", "gcs")
 _AZURE = ("az", "azure", "adl", "abfs", "abfss", "wasb", "wasbs")
 
 MOST_CLIENTS = 256
+_KEYS = {
+    "s3": "s3.access-key and s3.secret-key",
+    "gcs": "gs.service-account-key",
+    "azure": "azure.account-name and azure.account-key",
+}
 _clients: dict[Any, Any] = {}
 _owner: dict[str, int] = {}  # the process whose clients these are: their threads do not live on in a fork of it
 _lock = threading.RLock()
@@ -28,6 +33,12 @@ def kind_of(scheme: str) -> str | None:
         if scheme in schemes:
             return kind
     return None
+
+
+def keys_wanted(url: str) -> str:
+    """What to do where a store's client has no key."""
+    kind = kind_of(url.partition("://")[0])
+    return f"set {_KEYS.get(kind or '', 'the options of the store')}, or the store's own environment"
 
 
 def client(url: str, options: tuple[tuple[str, str], ...]) -> Any:
@@ -63,7 +74,11 @@ def _new_client(url: str, options: Mapping[str, str]) -> Any:
         config = _azure_config(rest, options)
         return obstore_store.AzureStore(config=config, client_options={"allow_http": "endpoint" in config})
     except (obstore_errors.BaseError, ValueError) as error:
-        raise InvalidError("cannot use this storage with these options", url=url, reason=str(error)) from error
+        reason = str(error).split("\n")[0]
+        remedy = keys_wanted(url) if "must be specified" in reason else None
+        raise InvalidError(
+            "cannot use this storage with these options", url=url, reason=reason, remedy=remedy
+        ) from error
 
 
 _S3_PREFIXES = ("fs.s3a.", "fs.s3.", "s3a.", "s3.")

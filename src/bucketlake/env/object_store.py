@@ -26,7 +26,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import field, replace
 from typing import Any, BinaryIO, cast
 
-from bucketlake.env.clients import MOST_CLIENTS, client, kind_of
+from bucketlake.env.clients import MOST_CLIENTS, client, keys_wanted, kind_of
 from bucketlake.env.env import Env
 from bucketlake.env.local import LocalStorage
 from bucketlake.env.ranges import RangedInput
@@ -61,7 +61,6 @@ _PLACEHOLDER = ".folder"
 _SCHEMAS = "/schema/"  # below a table's folder, or a branch's
 _LEFT = "remove what is left; do not rename again"
 _KEYLESS = ("169.254.169.254", "169.254.170.2", "metadata.google.internal")  # asked where no key was given
-_KEYS = "no access key was given: set s3.access-key and s3.secret-key (or those of the store), or its own environment"
 _CUT = "response body"  # an answer that ended too soon
 _BUSY = "ConditionalRequestConflict"
 _PAUSES = (0.02, 0.1, 0.5, 2.0)  # seconds, between two puts
@@ -424,7 +423,8 @@ def _translated(what: str, path: str) -> Iterator[None]:
         code = _CODE.search(str(error))
         reason = str(error).split("\n")[0] + (f" {code[1]}" if code else "")
         keyless = any(sign in reason for sign in _KEYLESS)
-        raise StorageError(what, path=path, reason=reason, remedy=_KEYS if keyless else None) from error
+        remedy = f"no access key was given: {keys_wanted(path)}" if keyless else None
+        raise StorageError(what, path=path, reason=reason, remedy=remedy) from error
 
 
 def _created(store: Any, key: str, data: bytes) -> bool:
