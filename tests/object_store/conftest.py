@@ -54,6 +54,13 @@ class S3:
         with urllib.request.urlopen(f"{self.endpoint}/-/log") as answer:
             return [tuple(put) for put in json.loads(answer.read()) if part in put[0]]
 
+    def looks(self, place: str) -> list[str]:
+        """What was asked for since `fail`, by GET and HEAD, below a path, without the path."""
+        with urllib.request.urlopen(f"{self.endpoint}/-/looks") as answer:
+            found: list[str] = json.loads(answer.read())
+        prefix = "/" + place.removeprefix("s3://") + "/"
+        return [look.removeprefix(prefix) if look.startswith(prefix) else look for look in found]
+
     def deletes(self) -> list[str]:
         """The methods of the requests that deleted something since `fail`: POST for lists, DELETE for single objects."""
         with urllib.request.urlopen(f"{self.endpoint}/-/deletes") as answer:

@@ -1,7 +1,7 @@
 """moto's S3 as a process, behind a gate that watches, loses answers, and plays a store without conditional puts.
 
 `python server.py` prints the port that it listens on, at 127.0.0.1, and serves until it is killed. `POST /-/control` sets the
-faults, `GET /-/log` gives the puts that came since, `GET /-/deletes` the deletes.
+faults, `GET /-/log` gives the puts that came since, `GET /-/deletes` the deletes, `GET /-/looks` what was asked for.
 """
 
 from __future__ import annotations
@@ -34,18 +34,23 @@ class Gate:
     faults: list[dict[str, Any]] = field(default_factory=list)
     puts: list[tuple[str, str, int]] = field(default_factory=list)  # path, condition, status
     deletes: list[list[str]] = field(default_factory=list)  # method, path
+    looks: list[str] = field(default_factory=list)  # path and what is asked of it, of every GET and HEAD
     lock: Any = field(default_factory=threading.RLock)
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
         if path == "/-/control":
             self.faults = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
-            self.puts, self.deletes = [], []
+            self.puts, self.deletes, self.looks = [], [], []
             return _answer(start_response, "200 OK", b"")
         if path == "/-/log":
             return _answer(start_response, "200 OK", json.dumps(self.puts).encode())
         if path == "/-/deletes":
             return _answer(start_response, "200 OK", json.dumps(self.deletes).encode())
+        if path == "/-/looks":
+            return _answer(start_response, "200 OK", json.dumps(self.looks).encode())
+        if environ["REQUEST_METHOD"] in ("GET", "HEAD"):
+            self.looks.append(f"{path}?{environ.get('QUERY_STRING', '')}".rstrip("?"))
         if environ["REQUEST_METHOD"] == "DELETE" or _is_list_of_deletes(environ):
             self.deletes.append([environ["REQUEST_METHOD"], path])
             if environ["REQUEST_METHOD"] == "POST" and self._fault("?delete"):

@@ -29,6 +29,7 @@ from typing import Any, BinaryIO, cast
 from bucketlake.env.clients import MOST_CLIENTS, client, keys_wanted, kind_of
 from bucketlake.env.env import Env
 from bucketlake.env.local import LocalStorage
+from bucketlake.env.object_parts import end_of, part_of
 from bucketlake.env.ranges import RangedInput
 from bucketlake.env.sizes import whole
 from bucketlake.env.storage import FileInfo, Storage, deleted_one_by_one, outside
@@ -101,9 +102,7 @@ class ObjectStorage:
                 found = _once_more(lambda: obstore.get(store, key))
                 whole(path, found.meta["size"])
                 return bytes(found.bytes())
-            size = obstore.head(store, key)["size"]
-            end = size if length is None else min(size, offset + length)
-            return bytes(obstore.get_range(store, key, start=offset, end=end)) if offset < end else b""
+            return part_of(store, key, offset, length)
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """See Storage."""
@@ -122,8 +121,8 @@ class ObjectStorage:
         """See Storage."""
         store, key = self._at(path)
         with _translated("cannot open", path):
-            size = obstore.head(store, key)["size"]
-        return cast("BinaryIO", io.BufferedReader(_Input(store, key, path, size), READ_BUFFER))
+            size, end = end_of(store, key)
+        return cast("BinaryIO", io.BufferedReader(_Input(store, key, path, size, end), READ_BUFFER))
 
     def open_output(self, path: str) -> BinaryIO:
         """See Storage."""
@@ -289,13 +288,16 @@ class ObjectStorage:
 
 
 class _Input(RangedInput):
-    """Reads ranges of one object."""
+    """Reads ranges of one object. `end`: its last bytes, which are known."""
 
-    def __init__(self, store: Any, key: str, path: str, size: int) -> None:
+    def __init__(self, store: Any, key: str, path: str, size: int, end: bytes) -> None:
         super().__init__(size)
         self._store, self._key, self._path = store, key, path
+        self._end, self._end_at = end, size - len(end)
 
     def _at(self, place: int, count: int) -> bytes:
+        if place >= self._end_at:
+            return self._end[place - self._end_at :][:count]
         with _translated("cannot read", self._path):
             found: bytes = obstore.get_range(self._store, self._key, start=place, length=count)
         return found

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import BinaryIO, Protocol, runtime_checkable
 
-from bucketlake.errors import CorruptError, StorageError
+from bucketlake.errors import CorruptError, NotFoundError, StorageError
 from bucketlake.values import dataclass
 
-__all__ = ["Buffered", "FileInfo", "Storage", "deleted_one_by_one", "outside"]
+__all__ = ["Buffered", "FileInfo", "Storage", "deleted_one_by_one", "is_there", "outside", "waits"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +99,20 @@ class Buffered(Protocol):
     def sync(self, paths: Sequence[str], named: Sequence[str], root: str) -> None:
         """Make files durable that were written as streams, and the names of these and of `named`, which were written
         whole, in all folders from `root` down. Absent files are passed over."""
+
+
+def waits(path: str) -> bool:
+    """Whether a path lies in a store that answers over a network."""
+    return "://" in path and not path.startswith(("memory://", "file://"))
+
+
+def is_there(storage: Storage, path: str) -> bool:
+    """Whether a file is there, in one request: `info` looks for a folder, too, which stores without any list for."""
+    try:
+        storage.read(path, 0, 1)
+    except NotFoundError:
+        return False
+    return True
 
 
 def outside(path: str, roots: Sequence[str]) -> CorruptError:

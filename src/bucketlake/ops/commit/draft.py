@@ -26,11 +26,12 @@ from bucketlake.ops.commit.invariants import check_invariants
 from bucketlake.ops.commit.manifests import (
     WrittenList,
     combine_indexes,
+    listed,
     merge_manifests,
     replace_run,
+    write_files,
     write_index_manifest,
     write_list,
-    write_manifests,
 )
 from bucketlake.ops.commit.row_ids import free_row_id, next_row_id, with_row_ids
 from bucketlake.ops.commit.schemas import newest_for
@@ -200,10 +201,10 @@ class Drafts:
         scratch.changes = changes
 
     def _write_tracked(self, entries: Sequence[ManifestEntry], scratch: Scratch) -> WrittenList:
-        manifests = write_manifests(self._store, entries)
-        names = [m.file_name for m in manifests]
+        written, files = listed(self._store, entries)
+        names = [name for name, _ in files]
         scratch.once += names
-        written = write_list(self._store, manifests)
+        write_files(self._store, files)
         scratch.once = [name for name in scratch.once if name not in names]
         return written
 

@@ -21,9 +21,10 @@ from bucketlake.format.metadata.manifest import (
     encode_manifest_list,
 )
 from bucketlake.ops.commit.manifest_order import in_order, overlapping, sort_column
+from bucketlake.ops.table.decoded import remember
 from bucketlake.ops.table.entries import EntryKey, entry_key, fold_between
 from bucketlake.ops.table.partition_stats import may_hold, partition_stats
-from bucketlake.ops.table.store import Store
+from bucketlake.ops.table.store import Store, parallel
 from bucketlake.types.model import DataType
 from bucketlake.values import dataclass
 
@@ -39,25 +40,39 @@ class WrittenList:
 
 def write_manifests(store: Store, entries: Sequence[ManifestEntry]) -> tuple[ManifestFile, ...]:
     """Write entries as manifests of about `manifest.target-file-size`, in order; nothing for no entries."""
+    parts = _encoded(store, entries)
+    write_files(store, [(manifest.file_name, data) for manifest, data in parts])
+    return tuple(manifest for manifest, _ in parts)
+
+
+def listed(store: Store, entries: Sequence[ManifestEntry]) -> tuple[WrittenList, list[tuple[str, bytes]]]:
+    """Entries as manifests, and the list of these, for `write_files`."""
+    parts = _encoded(store, entries)
+    written, data = _encoded_list(store, [manifest for manifest, _ in parts])
+    return written, [*((manifest.file_name, part) for manifest, part in parts), (written.name, data)]
+
+
+def write_files(store: Store, files: Sequence[tuple[str, bytes]]) -> None:
+    """Write manifests and their like, by name; all at once where each is a request that waits."""
+    parallel(lambda file: _write(store, *file), files, None if store.waits else 1)
+
+
+def _encoded(store: Store, entries: Sequence[ManifestEntry]) -> list[tuple[ManifestFile, bytes]]:
     if not entries:
-        return ()
-    data = encode_manifest(entries, store.options.get("manifest.compression"))
+        return []
+    compression = store.options.get("manifest.compression")
+    data = encode_manifest(entries, compression)
     target = max(1, store.options.get("manifest.target-file-size"))  # others may have set 0: an entry a manifest
     parts = min(len(entries), math.ceil(len(data) / target))
     if parts <= 1:
-        return (_write_manifest(store, entries, data),)
+        return [(_described(store, entries, data), data)]
     step = math.ceil(len(entries) / parts)
-    written = []
-    for start in range(0, len(entries), step):
-        part = entries[start : start + step]
-        written.append(_write_manifest(store, part, encode_manifest(part, store.options.get("manifest.compression"))))
-    return tuple(written)
+    cut = [entries[start : start + step] for start in range(0, len(entries), step)]
+    return [(_described(store, part, own), own) for part in cut for own in (encode_manifest(part, compression),)]
 
 
-def _write_manifest(store: Store, entries: Sequence[ManifestEntry], data: bytes) -> ManifestFile:
-    name = store.paths.new_manifest(store.env)
-    store.env.storage.write(store.paths.manifest(name), data)
-    return describe(store, name, len(data), entries)
+def _described(store: Store, entries: Sequence[ManifestEntry], data: bytes) -> ManifestFile:
+    return describe(store, store.paths.new_manifest(store.env), len(data), entries)
 
 
 def describe(store: Store, name: str, size: int, entries: Sequence[ManifestEntry]) -> ManifestFile:
@@ -89,10 +104,14 @@ def _partition_types(store: Store) -> list[DataType]:
 
 def write_list(store: Store, manifests: Sequence[ManifestFile]) -> WrittenList:
     """Write a manifest list, empty ones too."""
+    written, data = _encoded_list(store, manifests)
+    _write(store, written.name, data)
+    return written
+
+
+def _encoded_list(store: Store, manifests: Sequence[ManifestFile]) -> tuple[WrittenList, bytes]:
     data = encode_manifest_list(manifests, store.options.get("manifest.compression"))
-    name = store.paths.new_manifest_list(store.env)
-    store.env.storage.write(store.paths.manifest(name), data)
-    return WrittenList(name, len(data), tuple(manifests))
+    return WrittenList(store.paths.new_manifest_list(store.env), len(data), tuple(manifests)), data
 
 
 # ---- merging
@@ -222,8 +241,15 @@ def write_index_manifest(store: Store, entries: Sequence[IndexEntry]) -> str:
     """Write an index manifest and return its name."""
     name = store.paths.new_index_manifest(store.env)
     data = encode_index_manifest(entries, store.options.get("manifest.compression"))
-    store.env.storage.write(store.paths.manifest(name), data)
+    _write(store, name, data)
     return name
+
+
+def _write(store: Store, name: str, data: bytes) -> None:
+    path = store.paths.manifest(name)
+    store.env.storage.write(path, data)
+    if store.waits:
+        remember(store.env.storage, path, data)
 
 
 def replace_run(

@@ -37,6 +37,7 @@ from bucketlake.ops.rows.key_bounds import within_bounds
 from bucketlake.ops.rows.one_file import FileLayout, file_layout, read_file, read_numbered_file
 from bucketlake.ops.rows.pending import PendingRuns
 from bucketlake.ops.rows.row_ids import tracked
+from bucketlake.ops.rows.started import pays, started
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.partitions import partition_columns
 from bucketlake.ops.table.store import Store
@@ -171,13 +172,24 @@ class SplitReader:
         """File by file; row groups that cannot match are skipped. `deletes`: rows of kind -U and -D too."""
         values = [item for item in self._fields if item.name not in self._partition]
         ignored = () if self._split.replaced else _ignored(self._store.options)
-        for file in self._split.files:
-            drops = bool(self._schema.primary_keys) and file.delete_row_count != 0 and not deletes
-            try:
-                for batch in self._file(file, [*values, KIND_FIELD] if drops else values, predicate):
-                    yield from self._followed(self._rows(_without_deletes(batch) if drops else batch), predicate)
-            except ignored as error:
-                warnings.warn(f"left out: {error}", stacklevel=2)
+        parts = (self._of_file(file, values, predicate, deletes, ignored) for file in self._split.files)
+        for part in started(parts) if self._store.waits and pays(self._split.files) else parts:
+            yield from part
+
+    def _of_file(
+        self,
+        file: DataFile,
+        values: Sequence[DataField],
+        predicate: Predicate | None,
+        deletes: bool,
+        ignored: tuple[type[BucketlakeError], ...],
+    ) -> Iterator[pa.RecordBatch]:
+        drops = bool(self._schema.primary_keys) and file.delete_row_count != 0 and not deletes
+        try:
+            for batch in self._file(file, [*values, KIND_FIELD] if drops else values, predicate):
+                yield from self._followed(self._rows(_without_deletes(batch) if drops else batch), predicate)
+        except ignored as error:
+            warnings.warn(f"left out: {error}", stacklevel=2)
 
     def joined(self, predicate: Predicate | None) -> Iterator[pa.RecordBatch]:
         """Rows whose columns lie in several files, group by group; blobs of rows for which the predicate is true alone.
@@ -340,7 +352,9 @@ class SplitReader:
                 yield from merge_settled(old, order, engine, drop_deletes=not deletes)
             else:
                 runs = [self._run(run.files, layout, below) for run in section]
-                if alone and len(runs) > 1:
+                if self._store.waits and len(runs) > 1:
+                    runs = list(started(runs, len(runs)))
+                elif alone and len(runs) > 1:
                     runs = self._newest([run.files for run in section], layout, below)
                 yield from merge_runs(runs, order, engine, drop_deletes=not deletes, ordered=ordered)
 

@@ -32,6 +32,8 @@ SchemaOf = Callable[[int], TableSchema]
 
 MANIFEST_ENTRIES = 400_000  # about 1 KB each
 MANIFEST_CALLS = 20_000  # five plans of a table with as many manifests as fit; about 100 small commits
+_ENTRY_BYTES = 1 << 10
+_BYTES = "bytes"  # in keys of what is not decoded yet
 CACHE = Cache(MANIFEST_ENTRIES, MANIFEST_CALLS)
 
 
@@ -59,13 +61,18 @@ def kept(
     key = (identity(storage), path, *((share,) if share != 1 else ()))
     found = CACHE.get(key)
     if found is None:
-        data = storage.read(path)
+        data = cast("bytes | None", CACHE.get((*key[:2], _BYTES))) or storage.read(path)
         check_size(path, len(data), size)
         found = len(data), decode(data, path)
         if share is not None:
             CACHE.put(key, len(found[1]) // share + 1, found)
     check_size(path, found[0], size)
     return cast("tuple[T, ...]", found[1])
+
+
+def remember(storage: Storage, path: str, data: bytes) -> None:
+    """Keep what this process has just written: the steps after a commit ask for it, and a store would be asked."""
+    CACHE.put((identity(storage), path, _BYTES), len(data) // _ENTRY_BYTES + 1, data)
 
 
 def is_kept(storage: Storage, path: str) -> bool:

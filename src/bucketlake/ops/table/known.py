@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from bucketlake.env.storage import is_there
 from bucketlake.errors import ConflictError, InvalidError
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.metadata.snapshot import Snapshot
@@ -32,7 +33,7 @@ from bucketlake.types.model import DataField, DataType
 
 def renewed(store: Store) -> Store:
     """The table under its newest schema; options that were laid over its own stay. Errors: as `Store.check_here`."""
-    if store.env.storage.info(store.paths.schema(store.schema.id + 1)) is None:
+    if not is_there(store.env.storage, store.paths.schema(store.schema.id + 1)):
         return store
     newest = newest_schema(store.env, store.paths)
     store.check_here()  # behind the look: what was found is this table's

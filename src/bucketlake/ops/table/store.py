@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from bucketlake.env.env import Env
-from bucketlake.env.storage import FileInfo, Storage
+from bucketlake.env.storage import FileInfo, Storage, is_there, waits
 from bucketlake.errors import ConflictError, CorruptError, NotFoundError, StorageError
 from bucketlake.file_names import number_of
 from bucketlake.format.guard import decoding, integer, json_object
@@ -114,6 +114,11 @@ class Store:
         """What tells this table's branch from every other that the process knows, in other storages too."""
         return identity(self.env.storage), self.paths.meta_root
 
+    @property
+    def waits(self) -> bool:
+        """Whether each look at a file is a request that waits, so that several at once take the time of one."""
+        return waits(self.paths.root)
+
     # ---- snapshots
 
     def latest_snapshot(self) -> Snapshot | None:
@@ -168,7 +173,7 @@ class Store:
 
     def has_snapshot(self, snapshot_id: int) -> bool:
         """Whether the snapshot's file exists."""
-        return snapshot_id >= FIRST_SNAPSHOT_ID and self.env.storage.info(self.paths.snapshot(snapshot_id)) is not None
+        return snapshot_id >= FIRST_SNAPSHOT_ID and is_there(self.env.storage, self.paths.snapshot(snapshot_id))
 
     def snapshot_ids(self) -> list[int]:
         """Ids of all snapshots, ascending."""
@@ -243,7 +248,7 @@ class Store:
         """Ids of the oldest and the newest changelog kept of expired snapshots, None without any."""
         low, high = self.hint(self.paths.changelog_earliest_hint), self.hint(self.paths.changelog_latest_hint)
         if low is not None and high is not None:
-            exists = [self.env.storage.info(self.paths.changelog(i)) is not None for i in (low, high, high + 1)]
+            exists = [is_there(self.env.storage, self.paths.changelog(i)) for i in (low, high, high + 1)]
             if exists == [True, True, False]:
                 return low, high
         return (ids[0], ids[-1]) if (ids := self.changelog_ids()) else None
@@ -345,7 +350,7 @@ class Store:
     def latest_schema(self) -> TableSchema:
         """The newest schema of the table that was opened. Errors as `check_same`."""
         newest = self.schema.id
-        while self.env.storage.info(self.paths.schema(newest + 1)) is not None:
+        while is_there(self.env.storage, self.paths.schema(newest + 1)):
             newest += 1
         self.check_same()
         return self.schema_of(newest)
@@ -491,7 +496,7 @@ class Store:
     def check_index_manifest(self, name: str) -> None:
         """NotFoundError unless an index manifest is there; no request where it has been read."""
         path = self.paths.manifest(name)
-        if not is_kept(self.env.storage, path) and self.env.storage.info(path) is None:
+        if not is_kept(self.env.storage, path) and not is_there(self.env.storage, path):
             raise NotFoundError(
                 "no such file",
                 path=path,
@@ -516,14 +521,14 @@ class Store:
 
     def _latest_from_hint(self) -> Snapshot | None:
         hint = self.hint(self.paths.latest_hint)
-        found = None if hint is None else self.find_snapshot(hint)
-        if found is None:
+        if hint is None:
             return None
+        both = 2 if self.waits else 1
+        found, following = parallel(self.find_snapshot, [hint, hint + 1], both)
         for _ in range(MAX_PROBES):
-            following = self.find_snapshot(found.id + 1)
-            if following is None:
+            if found is None or following is None:
                 return found
-            found = following
+            found, following = following, self.find_snapshot(following.id + 1)
         return None
 
     def _edge_by_listing(self, newest: bool) -> Snapshot | None:

@@ -1,0 +1,98 @@
+"""How often a store is asked: each request waits for an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.object_store.conftest import S3, rows
+
+import bucketlake
+from bucketlake import Catalog, Table
+from bucketlake.errors import NotFoundError
+
+SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
+KINDS: dict[str, Mapping[str, Any]] = {
+    "append": {},
+    "keyed": {"primary_keys": ["k"], "options": {"bucket": "1", "write-only": "true"}},
+}
+
+
+def of_files(catalog: Catalog, kind: str, count: int = 12) -> Table:
+    """A table of so many small files of two rows."""
+    table = catalog.create_table("t", SCHEMA, **KINDS[kind])
+    for number in range(count):
+        table.write_arrow(pa.table({"k": [number, number + 1], "v": [str(number)] * 2}, schema=SCHEMA))
+    return table
+
+
+def expected(kind: str, count: int = 12) -> list[tuple[Any, ...]]:
+    given = [(number + more, str(number)) for number in range(count) for more in (0, 1)]
+    return sorted(given if kind == "append" else list(dict(given).items()))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_small_file_is_one_request(kind: str, catalog: Catalog, s3: S3) -> None:
+    table = of_files(catalog, kind)
+    assert rows(table) == expected(kind)
+    s3.fail()
+    assert rows(table) == expected(kind)
+    looks = s3.looks(table.path)
+    assert len([look for look in looks if look.startswith("bucket-0/")]) == 12
+    others = sorted(look for look in looks if not look.startswith("bucket-0/"))
+    assert others == ["snapshot/LATEST", "snapshot/snapshot-12", "snapshot/snapshot-13"]
+
+
+def test_what_a_commit_has_written_is_not_read_after_it(catalog: Catalog, s3: S3) -> None:
+    table = of_files(catalog, "keyed", 2)
+    s3.fail()
+    table.write_arrow(pa.table({"k": [0], "v": ["new"]}, schema=SCHEMA))
+    assert [look for look in s3.looks(table.path) if look.startswith("manifest/")] == []
+    assert rows(table) == [(0, "new"), (1, "1"), (2, "1")]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_that_are_gone(kind: str, catalog: Catalog, s3: S3) -> None:
+    """One of several that are asked for at once: told where it is read, or passed over where the table says so."""
+    table = of_files(catalog, kind, 1)
+    (gone,) = [file.path for file in table.files()]
+    for number in (1, 2, 3):
+        table.write_arrow(pa.table({"k": [number, number + 1], "v": [str(number)] * 2}, schema=SCHEMA))
+    table.store.env.storage.delete(gone)
+    with pytest.raises(NotFoundError, match="data file is gone"):
+        table.to_arrow()
+    if kind == "append":
+        passing = bucketlake.open(catalog.warehouse, s3.options).table("t")
+        with pytest.warns(UserWarning, match="left out"):
+            found = rows(passing.with_options({"scan.ignore-lost-files": "true"}))
+        assert found == [row for row in expected(kind, 4) if row[1] != "0"]
+
+
+def test_parts_of_objects(catalog: Catalog, s3: S3) -> None:
+    """Ranges that reach beyond an object's end, begin behind it, or are of an empty one."""
+    storage, path = catalog.env.storage, f"{catalog.warehouse}/some"
+    storage.write(path, b"abcdef")
+    storage.write(f"{path}-empty", b"")
+    asked = [(0, 3), (4, 100), (6, 1), (100, 1), (0, 0), (2, None), (9, None)]
+    assert [storage.read(path, *part) for part in asked] == [b"abc", b"ef", b"", b"", b"", b"cdef", b""]
+    assert storage.read(f"{path}-empty", 0, 64) == storage.read(f"{path}-empty", 5) == b""
+    for name, content in ((path, b"abcdef"), (f"{path}-empty", b"")):
+        with storage.open_input(name) as opened:
+            assert opened.read() == content
+    with pytest.raises(NotFoundError):
+        storage.read(f"{path}-gone", 0, 64)
+    with pytest.raises(NotFoundError):
+        storage.open_input(f"{path}-gone")
+
+
+def test_long_objects(catalog: Catalog) -> None:
+    """Their last bytes come with their size; all others when they are asked for."""
+    storage, path = catalog.env.storage, f"{catalog.warehouse}/long"
+    content = bytes(range(256)) * 4096
+    storage.write(path, content)
+    with storage.open_input(path) as opened:
+        for place in (len(content) - 10, 0, len(content) - (1 << 18) - 3, len(content) // 2, len(content) - 1):
+            opened.seek(place)
+            assert opened.read(300_000) == content[place : place + 300_000]
