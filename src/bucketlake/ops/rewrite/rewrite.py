@@ -35,6 +35,7 @@ from bucketlake.ops.rows.lookup import PreviousRows, Wanted
 from bucketlake.ops.rows.one_file import read_key_values
 from bucketlake.ops.rows.record_expiry import RowExpiry
 from bucketlake.ops.rows.roll import Roller, Rolling
+from bucketlake.ops.rows.started import started
 from bucketlake.ops.table.store import Store
 from bucketlake.values import dataclass
 
@@ -154,6 +155,7 @@ class Rewrite:
         runs = [self._read(run.files, self._carried) for run in section]
         if len(runs) > 1:
             if not (settles(self._store.options) and self._engine.computes):
+                runs = list(started(runs, len(runs))) if self._store.waits else runs
                 return merge_runs(runs, self._order, self._engine, drop_deletes=drop_deletes)
             tracking = Tracking(drop_deletes, changelog=False)
             merged = merge_tracked(self._by_level(section), self._order, self._engine, tracking)
