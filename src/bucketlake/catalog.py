@@ -225,13 +225,23 @@ class Catalog:
             rows.check_options(option_keys(given_options(options)))
         elif found.system_table is not None:
             registry.system_table(found.system_table, found.text)  # refuses unknown names before it looks for the table
-        here = self.metastore.find(found)
+        sure = not self.metastore.is_folders
+        here = self.metastore.find(found) if sure else self.metastore.place(found)
         if here is None:
-            if not self.database_exists(found.database):
-                raise self._no_database(found.database, found.table)
-            raise NotFoundError("no such table", table=found.text, remedy=self._near(found))
-        table = tables.open_table(here.path, here.env, name=found.text, options={**given_options(options), **branch})
+            raise self._no_table(found)
+        given = {**given_options(options), **branch}
+        try:
+            table = tables.open_table(here.path, here.env, name=found.text, options=given)
+        except NotFoundError:
+            if sure or self.metastore.find(found) is not None:
+                raise
+            raise self._no_table(found) from None
         return replace(table, view=_view(table, found.system_table, found.text))
+
+    def _no_table(self, name: Identifier) -> NotFoundError:
+        if not self.database_exists(name.database):
+            return self._no_database(name.database, name.table)
+        return NotFoundError("no such table", table=name.text, remedy=self._near(name))
 
     def create_table(
         self,

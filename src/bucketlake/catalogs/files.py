@@ -40,6 +40,7 @@ class FileSystem(NoViews):
     kind = "filesystem"
     title = "FileSystemCatalog"
     has_folder = True
+    is_folders = True
 
     # ---- databases
 

@@ -84,6 +84,11 @@ class Metastore(Protocol):
         """Whether the warehouse is a folder that tables lie in, at `table_path`: else the server alone knows where, and
         only once they are there."""
 
+    @property
+    def is_folders(self) -> bool:
+        """Whether a table is there where its folder holds a schema, and nothing else says so: to open it is to find
+        it."""
+
     # ---- databases
 
     def databases(self) -> set[str]:

@@ -66,6 +66,7 @@ class RestMetastore:
     kind = "rest"
     title = "RESTCatalog"
     has_folder = False
+    is_folders = False
 
     def __init__(self, client: RestClient, options: Mapping[str, str], clock: Clock) -> None:
         self.client = client

@@ -53,6 +53,7 @@ class SqlMetastore:
     kind = "jdbc"
     title = "JdbcCatalog"
     has_folder = True
+    is_folders = False
 
     def __init__(self, env: Env, warehouse: str, rows: Rows, locks: Locks, sync: bool = True) -> None:
         self.rows, self.locks = rows, locks

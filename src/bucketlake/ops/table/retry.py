@@ -24,14 +24,16 @@ def _differ(left: Snapshot | None, right: Snapshot | None) -> bool:
     return ids[0] != ids[1]
 
 
-def on_newest(store: Store, plan: Callable[[], T]) -> T:
+def on_newest(table: Store | Callable[[], Store], plan: Callable[[], T]) -> T:
     """What `plan` makes of the newest snapshot, which it looks up by itself; made anew where files vanish because the
-    snapshot has expired meanwhile, a bounded number of times. NotFoundError for what is missing without that."""
+    snapshot has expired meanwhile, a bounded number of times. NotFoundError for what is missing without that. `table`:
+    its store, or what opens it, called where something is missing."""
     failed: Snapshot | None = None
     for number in range(ATTEMPTS):
         try:
             return plan()
         except NotFoundError as error:
+            store = table if isinstance(table, Store) else table()
             newest = store.latest_snapshot()
             if number and not _differ(newest, failed):
                 raise

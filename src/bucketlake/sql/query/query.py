@@ -195,7 +195,6 @@ def bind(
     proved = None
     if prune and parsed is not None and all(any(r.start < t.start < r.until for r in references) for t in found):
         proved = proof(parsed, Settings(lake.spark), statement)
-    store = lake.table(references[0].name.full).table.store
     counts = proved is not None and place is None and not any(extra.values())
     counted = _counted(lake, references, proved) if counts and proved is not None else None
     if counted is not None:
@@ -204,7 +203,10 @@ def bind(
     else:
         if reads is not None:
             _take_down(lake, references, proved, reads)
-        frames, names_of = on_newest(store, lambda: _frames(lake, references, proved, place, extra))
+        first = references[0].name.full
+        frames, names_of = on_newest(
+            lambda: lake.table(first).table.store, lambda: _frames(lake, references, proved, place, extra)
+        )
     if lists_predicates(plain, tree):
         frames = {name: apart(frame) for name, frame in frames.items()}
     own = _own_names(lake, references, tree, plain, pieces)
