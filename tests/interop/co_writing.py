@@ -37,7 +37,7 @@ from bucketlake.ops.write.prepare import new_commit_user, prepare_write
 from bucketlake.ops.write.write import write_batches
 from bucketlake.schema.change import AddColumn, DropColumn, RenameColumn, UpdateColumnType
 from bucketlake.schema.schema import KIND_FIELD
-from bucketlake.types.model import INT, DataField, arrow_schema, format_type
+from bucketlake.types.model import INT, DataField, arrow_schema, format_type, type_text
 
 DATABASE = "db"
 SYSTEM = (
@@ -226,9 +226,10 @@ class History:
         if lot < 0.70:
             return self._statement()
         if lot < 0.78:
-            # Paimon's overwrite gives keys that merge the partition where a row lay that it takes away.
-            merges = self.spec.crosses and self.spec.engine in ("aggregation", "partial-update")
-            return self._write() if merges else self._overwrite()
+            # Paimon's overwrite looks keys up in what it takes away: keys that merge get the partition where a row lay,
+            # and with first-row a key that moves is lost, the old row and the new.
+            looks = self.spec.crosses and self.spec.engine in ("aggregation", "partial-update", "first-row")
+            return self._write() if looks else self._overwrite()
         if lot < 0.82:
             return self._removal()
         if lot < 0.90:
@@ -474,9 +475,9 @@ class History:
         return good
 
     def _fitting(self, table: Table) -> list[Change]:
-        """Rows for a table of another schema."""
-        names = table.schema.field_names
-        return [(kind, {name: row.get(name) for name in names}) for kind, row in self.rows()]
+        """Rows for a table of another schema: columns may have other types there, too."""
+        columns = {item.name: type_text(item.type) for item in table.schema.fields}
+        return rows(self.chance, self.spec, columns, self.chance.choice([1, 3, 6, 12, 20]))
 
     def _around(self) -> None:
         """Each commits, or compacts, between the other's writing and commit."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +36,7 @@ from tests.sim.tables import (
 
 from bucketlake.errors import BucketlakeError, CommitUnknownError, StorageError
 from bucketlake.format.metadata.snapshot import encode_snapshot
+from bucketlake.ops.refs.rollback import go_back_to_intact, rollback
 from bucketlake.ops.table.store import clear_cache
 
 SCHEMA = table_schema(options={"manifest.merge-min-count": "2", "commit.max-retries": "4"})
@@ -241,6 +243,34 @@ def test_hints_are_best_effort() -> None:
     commit_of(make_store(storage, FakeClock(1), SCHEMA)).commit([message(data_file("x", sequences=(10, 19)))])
     assert inner.read(store.paths.latest_hint) == b"2"
     assert store.latest_snapshot().id == 3
+
+
+def test_no_hint_names_a_snapshot_that_a_rollback_took_away() -> None:
+    """Apache Paimon goes by the hint where there is no snapshot behind the hint's: it could not read the table."""
+    for call in range(calls_of(work)):
+        inner, store = base_table()
+
+        def plan(k: int, operation: str, path: str, call: int = call, store: Any = store) -> None:
+            if k == call:
+                rollback(store, store.snapshot(1))
+
+        with suppress(BucketlakeError):
+            work(make_store(FaultStorage(inner, plan), FakeClock(1), SCHEMA))
+        hint, ids = store.hint(store.paths.latest_hint), store.snapshot_ids()
+        assert hint is None or hint in ids or hint + 1 in ids, f"call {call}: {hint} of {ids}"
+
+
+def test_a_damaged_snapshot_that_went_has_no_hint() -> None:
+    """Its writer set the hint while the others were taken away."""
+    inner, store = base_table()
+    inner.files[store.paths.snapshot(2)] = b""
+
+    def plan(k: int, operation: str, path: str) -> None:
+        if operation == "delete" and path.endswith("snapshot-2"):
+            inner.files[store.paths.latest_hint] = b"2"
+
+    assert go_back_to_intact(make_store(FaultStorage(inner, plan), FakeClock(1), SCHEMA), 2)
+    assert (store.hint(store.paths.latest_hint), store.snapshot_ids()) == (1, [1])
 
 
 def test_errors_of_the_plan_leave_nothing_behind() -> None:

@@ -254,12 +254,15 @@ class Publisher:
         return found is not None and found.uuid == base.uuid
 
     def _hint(self, snapshot: Snapshot) -> None:
-        """Best effort: readers do without."""
+        """Best effort: readers do without. A rollback may have taken the snapshot away meanwhile: then no hint may name
+        it, since Apache Paimon goes by that. A rollback that does so from here on writes the hint after it."""
         storage, paths = self._store.env.storage, self._store.paths
         with suppress(Exception):
             storage.write(paths.latest_hint, str(snapshot.id).encode())
             if snapshot.id == FIRST_SNAPSHOT_ID:
                 storage.write(paths.earliest_hint, str(snapshot.id).encode())
+            if storage.info(paths.snapshot(snapshot.id)) is None:
+                storage.delete(paths.latest_hint)
 
     def _pause(self, retries: int) -> None:
         shortest = self._store.options.get("commit.min-retry-wait")

@@ -150,7 +150,7 @@ def go_back_to_intact(store: Store, broken: int) -> bool:
 
     Nothing above `broken` goes: what a writer that had read it commits meanwhile is whole, and stays, or its writer
     finds its base gone, takes it back and says so (`ops.commit.publish`). The hint is set first: readers that go by it
-    alone find the target once the others are gone.
+    alone find the target once the others are gone; and again at the end, behind what their writers set.
 
     Errors: NotFoundError where nothing can be read, InvalidError as `rollback`, StorageError; done again, it goes on.
     """
@@ -174,9 +174,7 @@ def go_back_to_intact(store: Store, broken: int) -> bool:
                 store.env.storage.delete(store.paths.snapshot(number))
         if not store.has_snapshot(target.id):
             _restore_expired(store, target)
-        newest = max(store.snapshot_ids(), default=target.id)
-        if newest > broken:
-            write_hint(store, store.paths.latest_hint, newest)
+        write_hint(store, store.paths.latest_hint, max(store.snapshot_ids(), default=target.id))
     return True
 
 
