@@ -51,7 +51,7 @@ def encode_records(schema: Mapping[str, Any], rows: Iterable[Mapping[str, Any]],
     codec = CODECS.get(compression.lower())
     if codec is None:
         raise UnsupportedError(
-            "manifest.compression", value=compression, remedy="use zstd, snappy, deflate, bzip2, xz or none"
+            "manifest.compression", value=compression, remedy="use zstd, snappy, deflate, bzip2, xz or null"
         )
     plain = io.BytesIO()
     fastavro.writer(plain, dict(schema), rows, codec="null", sync_interval=BLOCK_BYTES)
