@@ -18,6 +18,7 @@ from bucketlake.format.metadata.manifest import DataFile, FileSource
 from bucketlake.ops.change import column_updates
 from bucketlake.ops.compact import job
 from bucketlake.ops.scan.scan import Scan, plan
+from bucketlake.ops.stream.units import Follow, changed
 from bucketlake.schema.change import AddColumn, DropColumn, RenameColumn
 from bucketlake.table import Table
 from bucketlake.types.model import INT
@@ -482,6 +483,9 @@ def test_a_schema_that_lost_the_option_is_told(catalog: Catalog, lost: tuple[str
         lambda: table.compact(full=True),
         lambda: table.compact(order_by=["id"], order_strategy="order"),
         lambda: table.rewrite(),
+        lambda: table.to_arrow(incremental_between="1,2"),
+        lambda: table.to_arrow(incremental_between="1,2", incremental_between_scan_mode="diff"),
+        lambda: changed(table.store, table.snapshots()[1], Follow(changelog=False)),
     ):
         with pytest.raises(CorruptError, match="data-evolution.enabled.*schema-0"):
             action()

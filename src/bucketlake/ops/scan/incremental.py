@@ -25,6 +25,7 @@ from bucketlake.ops.scan.scan import (
     Plan,
     Scan,
     changelog_entries,
+    check_apart,
     delta_entries,
     entry_filter,
     keyed_entries,
@@ -121,6 +122,7 @@ def _told(store: Store, snapshot: Snapshot, mode: str, wanted: EntryFilter) -> l
             remedy="use 'incremental-between-scan-mode' = 'diff'",
         )
     _require_same_table(store, snapshot, found)
+    check_apart(store, snapshot, found)
     return sorted(found, key=lambda entry: entry.file.min_sequence_number)
 
 
@@ -209,6 +211,7 @@ def _diff(store: Store, old: _Side, new: _Side, pruner: Pruner, *, told: bool = 
     # Rows that left a file by its deletion vector alone are a difference, which append tables do not tell.
     before, after = old.without(new, by_vectors=keyed), new.without(old, by_vectors=keyed)
     if not keyed:
+        check_apart(store, new.snapshot, after.entries)
         entries = pruner.by_value(after.entries)
         groups = [group for group, _ in append_groups(store, _by_bucket(entries).values())]
         return Plan(new.snapshot, tuple(entries), tuple(after.split(store, group, raw=True) for group in groups))

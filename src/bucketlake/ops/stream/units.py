@@ -17,7 +17,7 @@ from bucketlake.ops.buckets.postpone import ordered_by_partition
 from bucketlake.ops.rows.column_files import refuse_changes
 from bucketlake.ops.scan.incremental import difference, rescaled
 from bucketlake.ops.scan.pruning import Pruner
-from bucketlake.ops.scan.scan import Scan, changelog_entries, delta_entries, entry_filter, plan
+from bucketlake.ops.scan.scan import Scan, changelog_entries, check_apart, delta_entries, entry_filter, plan
 from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.scan.splits import overlapping, split_of
 from bucketlake.ops.stream.untold import PRODUCER, left_untold, waiting_below
@@ -104,6 +104,7 @@ def _units(store: Store, snapshot: Snapshot, kept: Sequence[ManifestEntry]) -> l
     """The units of files whose rows a snapshot tells."""
     if kept:
         _check_same_table(store, snapshot)
+        check_apart(store, snapshot, kept)
     waiting = [entry for entry in kept if entry.bucket == POSTPONE_BUCKET]
     real = [entry for entry in kept if entry.bucket != POSTPONE_BUCKET]
     groups = [*_groups(store, real), *_pending_groups(store, snapshot, waiting)]  # pending rows lie above all others
