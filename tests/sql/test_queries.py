@@ -127,6 +127,8 @@ def test_time_travel_by_timestamp(shop: Lake) -> None:
     later = f"timestamp_millis({first})"
     assert rows(shop, f"SELECT count(*) FROM orders TIMESTAMP AS OF {later}") == {(3,)}
     assert rows(shop, "SELECT count(*) FROM orders TIMESTAMP AS OF current_timestamp() + INTERVAL 1 DAY") == {(4,)}
+    assert rows(shop, "SELECT count(*) FROM orders TIMESTAMP AS OF now() + INTERVAL '1 2' DAY TO HOUR o") == {(4,)}
+    assert rows(shop, f"SELECT count(*) FROM orders TIMESTAMP AS OF CASE WHEN true THEN {later} END o") == {(3,)}
 
 
 def test_session_options(shop: Lake) -> None:
@@ -134,6 +136,8 @@ def test_session_options(shop: Lake) -> None:
     try:
         assert rows(shop, "SELECT count(*) FROM orders") == {(3,)}
         assert rows(shop, "SELECT count(*) FROM customers") == {(2,)}
+        with pytest.raises(InvalidError, match="Only one of the following"):
+            shop.sql("SELECT count(*) FROM orders VERSION AS OF 2")
     finally:
         shop.spark.conf.unset("spark.paimon.*.db.orders.scan.snapshot-id")
 

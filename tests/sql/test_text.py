@@ -112,6 +112,16 @@ def test_splice_and_blank_keep_the_rest() -> None:
         ("TIMESTAMP AS OF TIMESTAMP '2024-01-01'", "timestamp", "TIMESTAMP '2024-01-01'"),
         ("FOR SYSTEM_TIME AS OF date_sub(current_date(), 1)", "timestamp", "date_sub(current_date(), 1)"),
         ("TIMESTAMP AS OF now() - INTERVAL 1 DAY", "timestamp", "now() - INTERVAL 1 DAY"),
+        ("TIMESTAMP AS OF now() - INTERVAL '1' HOUR", "timestamp", "now() - INTERVAL '1' HOUR"),
+        ("TIMESTAMP AS OF now() - INTERVAL -1 DAY", "timestamp", "now() - INTERVAL -1 DAY"),
+        ("TIMESTAMP AS OF now() - INTERVAL 1 DAY 2 HOURS", "timestamp", "now() - INTERVAL 1 DAY 2 HOURS"),
+        ("TIMESTAMP AS OF now() - INTERVAL '1 2' DAY TO HOUR", "timestamp", "now() - INTERVAL '1 2' DAY TO HOUR"),
+        ("TIMESTAMP AS OF now() - INTERVAL '1 day'", "timestamp", "now() - INTERVAL '1 day'"),
+        (
+            "TIMESTAMP AS OF CASE WHEN a IN (1) THEN '2024-01-01' ELSE CASE b WHEN 2 THEN c END END",
+            "timestamp",
+            "CASE WHEN a IN (1) THEN '2024-01-01' ELSE CASE b WHEN 2 THEN c END END",
+        ),
     ],
 )
 @pytest.mark.parametrize("after", ["", " x", " AS x", " WHERE a = 1", ", u", " JOIN u ON 1 = 1", ") y"])

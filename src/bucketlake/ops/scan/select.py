@@ -26,6 +26,9 @@ TRAVEL_KEYS = (
 )
 INCREMENTAL_KEYS = ("incremental-between", "incremental-between-timestamp", "incremental-to-auto-tag")
 WATERMARK_PREFIX = "watermark-"
+_ONE_PLACE = (
+    "give one; AS OF is scan.version or scan.timestamp-millis, and a session may set others (spark.paimon.scan.…)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +114,30 @@ def _mode(options: TableOptions) -> str:
 
 
 def one_place(options: TableOptions) -> list[str]:
-    """The option that says which snapshot is meant, if one does. InvalidError for several without a `scan.mode`."""
+    """The option that says which snapshot is meant, if one does.
+
+    Errors: without a `scan.mode`, InvalidError for several of them, and for one beside a span's, or two spans: each
+    would be the answer to another question, and none of them says that it comes first.
+    """
     given = [key for key in TRAVEL_KEYS if options.is_set(key)]
-    if len(given) > 1 and (options.get("scan.mode") or "default") == "default":
-        raise InvalidError(f"Only one of the following parameters may be set : [{', '.join(TRAVEL_KEYS)}]", given=given)
+    if (options.get("scan.mode") or "default") != "default":
+        return given
+    named = [*given, *(["scan.version"] if options.is_set("scan.version") else [])]
+    if len(named) > 1:
+        raise InvalidError(
+            f"Only one of the following parameters may be set : [{', '.join(TRAVEL_KEYS)}]",
+            given=named,
+            remedy=_ONE_PLACE,
+        )
+    spans = [key for key in INCREMENTAL_KEYS if options.is_set(key)]
+    if named and spans:
+        raise InvalidError(f"[{','.join(spans)}] must be null when you set [{named[0]}]", remedy=_ONE_PLACE)
+    if len(spans) > 1:
+        raise InvalidError(
+            f"must set only one key in [{','.join(INCREMENTAL_KEYS)}] when you use incremental for scan.mode",
+            given=spans,
+            remedy=_ONE_PLACE,
+        )
     return given
 
 
@@ -146,7 +169,7 @@ def _by_version(store: Store, version: str) -> Snapshot:
     if tag is not None:
         return tag
     mark = version.removeprefix(WATERMARK_PREFIX)
-    watermark, number = _whole(mark), number_of(version)
+    watermark, number = _whole(mark), _whole(version.lstrip("0") or "0") if version.isdecimal() else None
     if mark != version and watermark is not None:
         return _at_watermark(store, watermark)
     if number is not None:

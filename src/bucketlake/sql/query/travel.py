@@ -21,6 +21,8 @@ _STOPS = (
     *("ORDER", "SORT", "DISTRIBUTE", "CLUSTER", "LIMIT", "OFFSET", "HAVING", "UNION", "EXCEPT", "INTERSECT", "MINUS"),
     *("LATERAL", "PIVOT", "UNPIVOT", "TABLESAMPLE", "WINDOW", "AS", "ON", "USING"),
 )
+_UNIT = ("YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND", "NANOSECOND")
+_UNITS = frozenset(("TO", *_UNIT, *(f"{unit}S" for unit in _UNIT)))
 # The words that may follow a table's name and are no alias of it.
 FOLLOWS = frozenset(
     (*_STOPS, "SELECT", "INSERT", "FROM", "FOR", "VERSION", "TIMESTAMP", "MAP", "REDUCE", "WHEN", "SET")
@@ -73,9 +75,33 @@ def _value(statement: str, tokens: list[Token], at: int) -> tuple[str, int]:
         token = tokens[at]
         if depth == 0 and at > first and _ends(tokens, at):
             break
-        depth += sum(token.value.count(sign) for sign in "([") - sum(token.value.count(sign) for sign in ")]")
-        last, at = at, at + 1
+        if token.is_word("INTERVAL"):
+            at = _behind_interval(tokens, at + 1)
+        else:
+            depth, at = depth + _depth(token), at + 1
+        last = at - 1
     return statement[tokens[first].start : tokens[last].end], tokens[last].end
+
+
+def _depth(token: Token) -> int:
+    """How many levels a token opens: brackets, and CASE up to its END, whose parts are operands in a row."""
+    if token.kind == "word":
+        return token.is_word("CASE") - token.is_word("END")
+    return sum(token.value.count(sign) for sign in "([") - sum(token.value.count(sign) for sign in ")]")
+
+
+def _behind_interval(tokens: list[Token], at: int) -> int:
+    """Where an INTERVAL literal has ended whose values start at `at`: 1 DAY -2 HOURS, '1 2' DAY TO HOUR, '1 day'."""
+    while at < len(tokens):
+        token = tokens[at]
+        if token.kind == "sign" and not (token.value in ("+", "-") and tokens[at + 1 : at + 2]):
+            break
+        if token.kind == "sign" and tokens[at + 1].kind not in ("number", "string"):
+            break
+        if token.kind == "word" and token.value.upper() not in _UNITS:
+            break
+        at += 1
+    return at
 
 
 def _ends(tokens: list[Token], at: int) -> bool:
@@ -84,17 +110,10 @@ def _ends(tokens: list[Token], at: int) -> bool:
         return token.value in (",", ")", ";", "|>")
     if token.value.upper() in _STOPS and token.kind == "word":
         return True
-    # Two operands in a row: what follows is the alias, unless a typed literal (TIMESTAMP '…', INTERVAL 1 DAY) is open.
-    typed = before.kind == "word" and before.value.upper() in (
-        "TIMESTAMP",
-        "DATE",
-        "INTERVAL",
-        "TIMESTAMP_NTZ",
-        "TIMESTAMP_LTZ",
-    )
-    interval = at >= 2 and tokens[at - 2].is_word("INTERVAL")
-    operand = before.kind != "sign" or before.value == "?"
-    return (operand and not typed and not interval) or (before.value == ")" and token.kind != "sign")
+    # Two operands in a row: what follows is the alias, unless a typed literal (TIMESTAMP '…') is open.
+    typed = before.kind == "word" and before.value.upper() in ("TIMESTAMP", "DATE", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ")
+    operand = before.kind != "sign" or before.value in ("?", ")", "]")
+    return operand and not typed
 
 
 def session_options(lake: Lake, name: LakeName, settings: Mapping[str, str] | None = None) -> dict[str, str]:
