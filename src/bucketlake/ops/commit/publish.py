@@ -261,7 +261,7 @@ class Publisher:
             storage.write(paths.latest_hint, str(snapshot.id).encode())
             if snapshot.id == FIRST_SNAPSHOT_ID:
                 storage.write(paths.earliest_hint, str(snapshot.id).encode())
-            if storage.info(paths.snapshot(snapshot.id)) is None:
+            if not self._store.has_snapshot(snapshot.id):
                 storage.delete(paths.latest_hint)
 
     def _pause(self, retries: int) -> None:

@@ -29,6 +29,7 @@ from bucketlake.lsm.engines.rules import engine_of, order_of
 from bucketlake.lsm.keys import KeyOrder
 from bucketlake.lsm.levels import Levels, key_range_of, sections
 from bucketlake.lsm.merge import merge_runs
+from bucketlake.ops.rows.among import has_one_form
 from bucketlake.ops.rows.blob_columns import BlobColumn, filled, in_parts
 from bucketlake.ops.rows.column_files import aligned, anchor_of, blob_columns, columns_of_files, row_groups
 from bucketlake.ops.rows.deletions import Mask, deleted_mask, load_deletions, without_deleted
@@ -48,12 +49,9 @@ from bucketlake.predicate.tree import And, Predicate, columns_of, conjunction, i
 from bucketlake.schema.clustering import refuse_clustered
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, TRACKING, column_names
 from bucketlake.types.encoded import fitting, plain
-from bucketlake.types.model import DataField, Root, arrow_schema
+from bucketlake.types.model import DataField, arrow_schema
 
 Positions = npt.NDArray[np.int64]
-_EXACT_KEYS = {  # of which SQL holds two for equal only where they are one key
-    *(Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.DECIMAL, Root.BOOLEAN, Root.VARCHAR, Root.DATE)
-}
 POSITION = pa.field("__position", pa.int64(), nullable=False)  # of a row in its group of files
 
 
@@ -362,7 +360,7 @@ class SplitReader:
         """Whether all rows that may match have one key, of which the row with the highest number is all that counts."""
         if below is None or order.sequence or self._store.options.get("sequence.snapshot-ordering"):
             return False
-        exact = all(item.type.root in _EXACT_KEYS for item in order.fields)
+        exact = all(has_one_form(item.type) for item in order.fields)
         names = self._schema.trimmed_primary_keys
         return exact and engine == Deduplicate() and len(key_values(below, names) or ()) == 1
 

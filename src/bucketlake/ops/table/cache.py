@@ -35,6 +35,13 @@ class Cache:
             self._items.move_to_end(key)
             return value
 
+    def take(self, key: Any) -> Any:
+        """The value, which is forgotten, or None."""
+        with self._lock:
+            weight, _, value = self._items.pop(key, (0, 0, None))
+            self._weight -= weight
+            return value
+
     def put(self, key: Any, weight: int, value: Any) -> None:
         """Remember a value, forgetting old ones beyond the capacity and the age."""
         with self._lock:

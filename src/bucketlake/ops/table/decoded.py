@@ -61,7 +61,7 @@ def kept(
     key = (identity(storage), path, *((share,) if share != 1 else ()))
     found = CACHE.get(key)
     if found is None:
-        data = cast("bytes | None", CACHE.get((*key[:2], _BYTES))) or storage.read(path)
+        data = cast("bytes | None", CACHE.take((*key[:2], _BYTES))) or storage.read(path)
         check_size(path, len(data), size)
         found = len(data), decode(data, path)
         if share is not None:
@@ -71,7 +71,8 @@ def kept(
 
 
 def remember(storage: Storage, path: str, data: bytes) -> None:
-    """Keep what this process has just written: the steps after a commit ask for it, and a store would be asked."""
+    """Keep what this process has just written until it is asked for: the steps after a commit do, and a store would be
+    asked."""
     CACHE.put((identity(storage), path, _BYTES), len(data) // _ENTRY_BYTES + 1, data)
 
 
