@@ -81,8 +81,9 @@ def test_parts_of_objects(catalog: Catalog, s3: S3) -> None:
     for name, content in ((path, b"abcdef"), (f"{path}-empty", b"")):
         with storage.open_input(name) as opened:
             assert opened.read() == content
-    with pytest.raises(NotFoundError):
-        storage.read(f"{path}-gone", 0, 64)
+    for part in ((0, 64), (3, 0), (0, 0)):
+        with pytest.raises(NotFoundError):
+            storage.read(f"{path}-gone", *part)
     with pytest.raises(NotFoundError):
         storage.open_input(f"{path}-gone")
 

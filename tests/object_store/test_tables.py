@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from tests.object_store.conftest import S3, rows
@@ -14,6 +15,7 @@ import bucketlake
 from bucketlake import Catalog, NotFoundError, Table
 from bucketlake.env.local import LocalStorage
 from bucketlake.errors import InvalidError, StorageError
+from bucketlake.format.data import descriptor
 
 SCHEMA = pa.schema([pa.field("p", pa.string()), pa.field("k", pa.int64()), pa.field("v", pa.int64())])
 KINDS: dict[str, tuple[list[str], dict[str, str]]] = {
@@ -161,6 +163,25 @@ def test_file_uris_are_local(tmp_path: Any) -> None:
     table.write_arrow(data(("a", 1, 1)))
     assert table.path == f"{tmp_path}/wh/default.db/t"
     assert rows(bucketlake.open(tmp_path / "wh").table("t")) == [("a", 1, 1)]
+
+
+@pytest.mark.parametrize("null", [False, True])
+def test_a_descriptor_of_an_object_that_is_not_there(null: bool, catalog: Catalog) -> None:
+    """It is no empty value: told, and nothing written, or null where the table says so."""
+    schema = pa.schema([("k", pa.int64()), ("pic", pa.binary())])
+    options = {"row-tracking.enabled": "true", "data-evolution.enabled": "true", "blob-field": "pic"}
+    passing = {"blob-write-null-on-missing-file": "true"} if null else {}
+    table = catalog.create_table("t", schema, options={**options, **passing})
+    (pic,) = descriptor.describe(f"{table.path}/gone", np.array([0]), np.array([-1])).to_pylist()
+    given = pa.table({"k": [1], "pic": [pic]}, schema=schema)
+    if null:
+        with pytest.warns(UserWarning, match="null for a blob"):
+            table.write_arrow(given)
+        assert rows(table.refresh()) == [(1, None)]
+        return
+    with pytest.raises(NotFoundError):
+        table.write_arrow(given)
+    assert table.refresh().to_arrow().num_rows == 0
 
 
 def test_blobs(catalog: Catalog, s3: S3) -> None:

@@ -18,7 +18,7 @@ END_BYTES = 1 << 18  # footers, and all of a small file
 def part_of(store: Any, key: str, offset: int, length: int | None) -> bytes:
     """The bytes of an object from a place on, as many as there are of so many (all by default)."""
     wanted = {"offset": offset} if length is None else (offset, offset + length)
-    found = _ranged(store, key, wanted)
+    found = None if length == 0 else _ranged(store, key, wanted)  # no bytes are no range: is the object there?
     if found is not None:
         return found[1]
     size = obstore.head(store, key)["size"]

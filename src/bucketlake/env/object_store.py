@@ -95,8 +95,6 @@ class ObjectStorage:
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
         """See Storage."""
         store, key = self._at(path)
-        if length == 0:
-            return b""
         with _translated("cannot read", path):
             if not offset and length is None:
                 found = _once_more(lambda: obstore.get(store, key))
