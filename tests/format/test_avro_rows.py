@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+from decimal import Decimal
 from typing import Any
 
 import fastavro
@@ -12,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bucketlake.errors import InvalidError
-from bucketlake.format.data.avro import avro_schema
+from bucketlake.errors import CorruptError, InvalidError
+from bucketlake.format.data.avro import avro_schema, decimal_bytes, decimals
 from bucketlake.format.data.avro_rows import encoded_rows
 from bucketlake.types.model import DataField, DataType, Root, arrow_schema
 from bucketlake.types.parse import parse_type_text
@@ -89,6 +90,37 @@ def test_fastavro_reads_what_was_written(data: st.DataObject) -> None:
     assert found == [
         {item.name: spelled(value, item.type) for item, value in zip(fields, row, strict=True)} for row in rows[first:]
     ]
+
+
+whole = st.one_of(st.integers(-300, 300), st.integers(-(1 << 66), 1 << 66), st.integers(-(10**38) + 1, 10**38 - 1))
+edges = st.builds(
+    lambda bits, sign, more: sign * (1 << bits) + more,
+    *(st.integers(0, 125), st.sampled_from([1, -1]), st.integers(-1, 1)),
+)
+
+
+@given(st.lists(st.none() | whole | edges, max_size=12), st.integers(0, 3))
+def test_decimals_take_the_fewest_bytes_and_come_back(numbers: list[int | None], first: int) -> None:
+    t = parse_type_text("DECIMAL(38, 0)", "flink")
+    kept = [None if one is None or abs(one) >= 10**38 else one for one in numbers]
+    given = pa.array([None if one is None else Decimal(one) for one in kept], pa.decimal128(38, 0)).slice(first)
+    stored = decimal_bytes(given)
+    fewest = [
+        None if one is None else one.to_bytes((one if one >= 0 else ~one).bit_length() // 8 + 1, "big", signed=True)
+        for one in kept[first:]
+    ]
+    assert stored.to_pylist() == fewest
+    assert decimals(stored, t).equals(given)
+    assert decimals(pa.array(fewest, pa.binary()).slice(1), t).equals(given.slice(1))
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00" * 5 + b"\x07", b"\xff" * 16, b"\xff" * 9 + b"\x01"])
+def test_decimals_of_more_bytes_than_needed(data: bytes) -> None:
+    t = parse_type_text("DECIMAL(38, 0)", "flink")
+    expected = Decimal(int.from_bytes(data, "big", signed=True))
+    assert decimals(pa.array([b"\x7f", data], pa.binary()), t).to_pylist() == [Decimal(127), expected]
+    with pytest.raises(CorruptError, match="more than 16 bytes"):
+        decimals(pa.array([b"\x00" * 17], pa.binary()), t)
 
 
 def unique(schema: Any, numbers: Any) -> Any:

@@ -15,6 +15,7 @@ from tests.peers.flink import FlinkPaimon
 from tests.profile import first
 
 import bucketlake
+from bucketlake.ops.buckets import dealt
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.write.postpone_write import write_counted
 from bucketlake.ops.write.prepare import prepare_write
@@ -84,16 +85,22 @@ def compact_here(turns: Turns) -> None:
 
 
 @pytest.mark.parametrize("form", first(["parquet", "orc", "avro"], 1))
-def test_each_compacts_what_the_other_left_pending(flink: FlinkPaimon, tmp_path: Path, form: str) -> None:
+def test_each_compacts_what_the_other_left_pending(
+    flink: FlinkPaimon, tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     turns = Turns(
         flink,
         tmp_path,
         Case("turns", "", KV, lambda maker: None, [], ["k"], {"bucket": "-2", **PENDING, "file.format": form}),
     )
     turns.ours(kv(0, 30, "ours"))
-    turns.ours(kv(10, 20, "ours again"))
+    with monkeypatch.context() as patch:
+        patch.setattr(dealt, "DEALT_BYTES", 1)  # as if there were many rows
+        turns.ours(kv(10, 20, "ours again"))
+        turns.ours(kv(12, 16, "ours once more"))
     turns.ours_late(kv(18, 25, "ours late"), before=kv(16, 22, "ours meanwhile"))
-    assert len(turns.pending()) == 4 and all(name.endswith(form) for name in turns.pending())
+    assert len([name for name in turns.pending() if "-w-r" not in name]) == 3
+    assert len(turns.pending()) > 6 and all(name.endswith(form) for name in turns.pending())
     assert turns.maker.table.to_arrow().num_rows == 0
     assert flink.sql(f"SELECT * FROM {turns.name}").rows == []
     turns.agree(merging=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +22,7 @@ from bucketlake.catalog import Catalog
 from bucketlake.env.env import Env
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.metadata.snapshot import CommitKind
+from bucketlake.ops.buckets import dealt
 from bucketlake.ops.buckets.postpone import Amount, buckets_for_compaction, buckets_for_write, in_order
 from bucketlake.ops.compact import postpone_compact
 from bucketlake.ops.compact.postpone_compact import PendingPlan, place_pending, place_rows, units_pending
@@ -542,11 +544,20 @@ OPERATIONS = st.lists(
 
 
 @settings(max_examples=examples(8, 480), deadline=None, suppress_health_check=list(HealthCheck))
-@given(OPERATIONS, st.sampled_from([2, 100]))
-def test_any_history_is_what_a_dict_says(tmp_path_factory: pytest.TempPathFactory, history: Any, target: int) -> None:
-    """`seen`: with pending rows applied over the real ones. A row written past pending ones is below them."""
+@given(OPERATIONS, st.sampled_from([2, 100]), st.booleans())
+def test_any_history_is_what_a_dict_says(
+    tmp_path_factory: pytest.TempPathFactory, history: Any, target: int, many: bool
+) -> None:
+    """`seen`: with pending rows applied over the real ones. A row written past pending ones is below them. `many`: as
+    if there were many rows."""
     options = {**SEEING, "postpone.target-row-num-per-bucket": str(target)}
-    table = table_of(tmp_path_factory.mktemp("wh"), options)
+    if many:
+        options |= {"source.split.target-size": "1 kb"}
+    with patch.object(dealt, "DEALT_BYTES", 1 if many else 1 << 30), patch.object(postpone_compact, "UNIT_BYTES", 1):
+        _follow(table_of(tmp_path_factory.mktemp("wh"), options), history, target)
+
+
+def _follow(table: Table, history: Any, target: int) -> None:
     real: dict[tuple[int, int], int] = {}
     pending: dict[tuple[int, int], int | None] = {}
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from bucketlake.errors import CorruptError, UnsupportedError
@@ -250,40 +251,61 @@ def _from_bare(array: pa.Array, t: DataType) -> pa.Array:
 def decimal_bytes(array: pa.Array) -> pa.Array:
     """decimal128 values as the fewest big-endian two's complement bytes that hold them."""
     size = len(array)
-    raw = np.frombuffer(array.buffers()[1] or b"", np.uint8)[array.offset * 16 : (array.offset + size) * 16]
-    little = raw.reshape(size, 16)
-    negative = little[:, 15] >= 128
-    # The top bit of the magnitude says the length: values of a negative number are complemented first.
-    magnitude = np.where(negative[:, None], ~little, little)
-    lengths = np.ones(size, np.int64)
-    for place in range(15):
-        lengths = np.where((magnitude[:, place] >= 128) | (magnitude[:, place + 1] > 0), place + 2, lengths)
-    valid = np.asarray(array.is_valid())
-    lengths = np.where(valid, lengths, 0)
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    data = np.empty(int(offsets[-1]), np.uint8)
-    for place in range(16):
-        long = lengths > place
-        if not long.any():
-            break
-        data[offsets[1:][long] - 1 - place] = little[long, place]
-    buffers = [pa.array(valid).buffers()[1], pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.binary(), size, buffers)
+    stored = np.frombuffer(array.buffers()[1] or b"", np.int64)[array.offset * 2 : (array.offset + size) * 2]
+    low, high = stored.reshape(size, 2).T  # little-endian: the lower half first
+    valid = np.asarray(array.is_valid()) if array.null_count else None
+    if valid is not None:
+        low, high = np.where(valid, low, 0), np.where(valid, high, 0)
+    sign = high >> 63
+    lengths = _byte_counts(low ^ sign)
+    if np.array_equal(low >> 63, high):
+        halves = low.reshape(size, 1)
+    else:
+        halves = np.stack([high, low], axis=1)
+        lengths = np.where(high != sign, 8 + _byte_counts(high ^ sign), lengths)
+    if valid is not None:
+        lengths = np.where(valid, lengths, 0)
+    offsets = np.zeros(size + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    width = 8 * halves.shape[1]
+    data = halves.astype(">i8").view(np.uint8).reshape(size, width)[np.arange(width) >= width - lengths[:, None]]
+    nulls = None if valid is None else pa.array(valid).buffers()[1]
+    return pa.Array.from_buffers(pa.binary(), size, [nulls, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def _byte_counts(magnitudes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """How many bytes hold 64-bit numbers, taken as unsigned, and a bit for the sign of each."""
+    found = magnitudes.view(np.uint64)
+    lengths = np.ones(len(found), np.int64)
+    for place in range(1, int(found.max(initial=0)).bit_length() // 8 + 1):
+        lengths += found >= np.uint64(1 << 8 * place - 1)
+    return lengths
 
 
 def decimals(array: pa.Array, t: DataType) -> pa.Array:
     """The decimals whose big-endian bytes an array holds. Raises: CorruptError if one is longer than 16."""
     size = len(array)
-    offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + size + 1].astype(np.int64)
-    data = np.frombuffer(array.buffers()[2] or b"", np.uint8)
-    lengths = np.diff(offsets)
-    longest = int(lengths.max()) if size else 0
+    offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + size + 1]
+    lengths = np.diff(offsets).astype(np.int64)
+    longest = int(lengths.max(initial=0))
     if longest > 16:
         raise CorruptError("decimal of more than 16 bytes", type=type_text(t))
-    first = data[np.minimum(offsets[:-1], max(len(data) - 1, 0))] if len(data) else np.zeros(size, np.uint8)
-    values = np.repeat(np.where((first >= 128) & (lengths > 0), 255, 0).astype(np.uint8)[:, None], 16, axis=1)
-    for place in range(longest):
-        long = lengths > place
-        values[long, place] = data[offsets[1:][long] - 1 - place]
-    valid = pa.array(np.asarray(array.is_valid())).buffers()[1]
-    return pa.Array.from_buffers(pa.decimal128(t.precision, t.scale), size, [valid, pa.py_buffer(values)])
+    data = np.concatenate([np.zeros(16, np.uint8), np.frombuffer(array.buffers()[2] or b"", np.uint8)])
+    ends = offsets[1:].astype(np.int64) + 16
+    values = np.empty((size, 2), np.int64)
+    values[:, 0] = _halves(data, ends, lengths)
+    values[:, 1] = values[:, 0] >> 63
+    if longest > 8:
+        values[:, 1] = np.where(lengths > 8, _halves(data, ends - 8, lengths - 8), values[:, 1])
+    nulls = pa.array(np.asarray(array.is_valid())).buffers()[1] if array.null_count else None
+    return pa.Array.from_buffers(pa.decimal128(t.precision, t.scale), size, [nulls, pa.py_buffer(values)])
+
+
+def _halves(
+    data: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """The big-endian numbers of at most 8 bytes before each end; of longer ones the last 8."""
+    every = np.ndarray(len(data) - 7, ">i8", data, strides=(1,))  # what begins at each byte
+    spare = 8 * (8 - np.clip(lengths, 1, 8))
+    found = every[ends - 8].astype(np.int64) << spare >> spare
+    return np.where(lengths > 0, found, 0)

@@ -1,7 +1,7 @@
 """Postpone buckets: rows lie pending in bucket -2 until a compaction gives them their bucket. Names and order of
 pending files, bucket numbers of partitions. Rules, and metadata reads; no data is touched here.
 
-    pending file := <data-file.prefix> "-u-" <user> "-s-" <writer> "-w-" <uuid> "-" <counter> "." <format>
+    pending file := <data-file.prefix> "-u-" <user> "-s-" <writer> "-w-" [<mark>] <uuid> "-" <counter> "." <format>
 
 Spec: docs/spec/postpone.md
 """
@@ -18,6 +18,7 @@ from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntr
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lazy import np, pa, pc
 from bucketlake.ops.rows.assign import partition_codes
+from bucketlake.ops.rows.residues import Residue
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.table.wall_clock import local_from_epoch
 from bucketlake.options.options import TableOptions
@@ -41,8 +42,8 @@ _NESTED = (*LISTS, Root.MAP, Root.ROW, Root.MULTISET, Root.VARIANT)
 # ---- names and order
 
 
-def pending_store(store: Store) -> Store:
-    """The store that pending files are written with: they have names of their own.
+def pending_store(store: Store, residue: Residue | None = None) -> Store:
+    """The store that pending files are written with: they have names of their own. `residue`: that of all rows.
 
     Raises InvalidError for a `data-file.prefix` that readers could not tell from the marks.
     """
@@ -53,7 +54,8 @@ def pending_store(store: Store) -> Store:
             prefix=prefix,
             remedy="choose a data-file.prefix without '-s-' and '-w-'",
         )
-    return store.with_options({"data-file.prefix": f"{prefix}-u-{WRITER}-w-"})
+    mark = "" if residue is None else residue.mark
+    return store.with_options({"data-file.prefix": f"{prefix}-u-{WRITER}-w-{mark}"})
 
 
 def in_order(files: Iterable[DataFile], committed: Mapping[str, float]) -> list[DataFile]:

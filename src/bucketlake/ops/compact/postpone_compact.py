@@ -13,8 +13,9 @@ Spec: docs/spec/postpone.md#compaction
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from functools import partial
 from itertools import pairwise
 
@@ -32,6 +33,7 @@ from bucketlake.ops.commit.partial import Partly
 from bucketlake.ops.compact.job import Group, Job, run_job
 from bucketlake.ops.compact.running import Runner, Work, here
 from bucketlake.ops.rows.one_file import read_key_values
+from bucketlake.ops.rows.residues import Residue, Share, fitting, may_meet, residue_of
 from bucketlake.ops.scan.partition_choice import both
 from bucketlake.ops.scan.scan import EntryFilter, keyed_entries
 from bucketlake.ops.scan.view import View
@@ -55,7 +57,8 @@ class PendingUnit:
     """Pending files of one partition, in their order, whose rows go to the real buckets of one share.
 
     `starts`: the next sequence number of each bucket that has files, `first` of the others; `before`: rows of the
-    partition's pending files before these. `share`: (k, n), the buckets whose number modulo n is k.
+    partition's pending files before these. `share`: (k, n), the buckets whose number modulo n is k. `size`,
+    `row_count`: bytes and rows of the files that the unit writes, about.
     """
 
     partition: bytes
@@ -64,17 +67,9 @@ class PendingUnit:
     starts: dict[int, int] = field(default_factory=dict)
     first: int = 0
     before: int = 0
-    share: tuple[int, int] = (0, 1)
-
-    @property
-    def size(self) -> int:
-        """Bytes of the files' rows that the unit writes, about."""
-        return sum(file.file_size for file in self.files) // self.share[1]
-
-    @property
-    def row_count(self) -> int:
-        """Rows that the unit writes, about."""
-        return sum(file.row_count for file in self.files) // self.share[1]
+    share: Share = (0, 1)
+    size: int = 0
+    row_count: int = 0
 
 
 def units_pending(
@@ -94,15 +89,30 @@ def units_pending(
         rows, size = sum(file.row_count for file in files), sum(file.file_size for file in files)
         total = totals.get(partition) or buckets_for_compaction(store.options, rows, parallelism)
         tasks = min(-(-parallelism * size // max(whole, 1)), max(1, size // UNIT_BYTES))
-        shares = max(1, min(total, tasks, MOST_SHARES))
+        found = {file.file_name: residue_of(store, file) for file in files}
+        own = fitting(total, size // UNIT_BYTES, list(found.values()))
+        shares = own * max(1, min(total // own, tasks // own, MOST_SHARES))
         groups = max(1, min(tasks // shares, size // (total * FILE_BYTES)))
         before = 0
         for group in _grouped(files, groups):
-            for own in range(shares):
-                place = (starts.get(partition, {}), first, before, (own, shares))
-                units.append(PendingUnit(partition, total, tuple(group), *place))
+            place = PendingUnit(partition, total, tuple(group), starts.get(partition, {}), first, before)
+            units += _shares(place, shares, found)
             before += sum(file.row_count for file in group)
     return units
+
+
+def _shares(whole: PendingUnit, count: int, found: Mapping[str, Residue | None]) -> Iterator[PendingUnit]:
+    """The unit, cut by buckets; those that find none of its files are left out. `found`: by file name."""
+    total = whole.total_buckets
+    chosen = [
+        [file for file in whole.files if may_meet(found[file.file_name], total, (own, count))] for own in range(count)
+    ]
+    readers = Counter(file.file_name for files in chosen for file in files)
+    for own, files in enumerate(chosen):
+        if files:
+            size = sum(file.file_size // readers[file.file_name] for file in files)
+            rows = sum(file.row_count // readers[file.file_name] for file in files)
+            yield replace(whole, files=tuple(files), share=(own, count), size=size, row_count=rows)
 
 
 def _next_numbers(entries: Iterable[ManifestEntry]) -> dict[bytes, dict[int, int]]:
@@ -150,11 +160,15 @@ def _rows(store: Store, unit: PendingUnit) -> Iterator[pa.RecordBatch]:
     fields, function = schema.select(schema.bucket_keys), store.options.get("bucket-function.type")
     own, shares = unit.share
     for file in unit.files:
+        residue = residue_of(store, file)
         for batch in read_key_values(store, folder, file):
             rows = batch.select(names)
             if shares > 1:
-                buckets = assign_buckets(rows, fields, unit.total_buckets, function)
-                rows = rows.filter(pa.array(np.asarray(buckets) % shares == own))
+                buckets = np.asarray(assign_buckets(rows, fields, unit.total_buckets, function), np.int64)
+                if residue is not None:
+                    residue.check(buckets, unit.total_buckets, file)
+                mine = buckets % shares == own
+                rows = rows if mine.all() else rows.filter(pa.array(mine))
             yield rows
 
 

@@ -1,13 +1,13 @@
 """Rows in no order of keys → sorted runs by bucket, in bounded memory.
 
-    PendingRuns.of(order, engine, options, placed)     rows in the order in which they apply; placed: their buckets
+    PendingRuns.of(order, engine, options)     takes rows in the order in which they apply, with their buckets
 
 Spec: docs/spec/postpone.md#reading, docs/spec/clustering.md#keyed-tables
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import field
 
 import numpy as np
@@ -22,15 +22,7 @@ from bucketlake.ops.table.memory import joined
 from bucketlake.options.options import TableOptions
 from bucketlake.values import dataclass
 
-Placed = Callable[[pa.RecordBatch], Codes]
-"""The bucket of every row of a batch; -1 for rows that do not count."""
-
-
 _MOST = 1 << 30  # bytes of rows sorted at once: string columns must stay below 2 GiB
-
-
-def _in_one_bucket(batch: pa.RecordBatch) -> Codes:
-    return np.zeros(batch.num_rows, np.int64)
 
 
 @dataclass(slots=True)
@@ -40,7 +32,6 @@ class PendingRuns:
 
     order: KeyOrder
     engine: MergeEngine
-    placed: Placed
     budget: int
     spill: Spill
     _buffer: list[tuple[pa.RecordBatch, Codes]] = field(default_factory=list)
@@ -48,15 +39,14 @@ class PendingRuns:
     _last: dict[int, list[pa.RecordBatch]] = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls, order: KeyOrder, engine: MergeEngine, options: TableOptions, placed: Placed = _in_one_bucket
-    ) -> PendingRuns:
-        """With the memory of a table's writers. `placed`: bucket 0 for all rows by default."""
-        return cls(order, engine, placed, min(int(options.get("write-buffer-size")), _MOST), Spill.of(options))
+    def of(cls, order: KeyOrder, engine: MergeEngine, options: TableOptions) -> PendingRuns:
+        """With the memory of a table's writers."""
+        return cls(order, engine, min(int(options.get("write-buffer-size")), _MOST), Spill.of(options))
 
-    def take(self, batch: pa.RecordBatch) -> None:
-        """Take the rows of one batch."""
-        buckets = self.placed(batch)
+    def take(self, batch: pa.RecordBatch, buckets: Codes | None = None) -> None:
+        """Take the rows of one batch. `buckets`: of each row, 0 by default; -1 for rows that do not count."""
+        if buckets is None:
+            buckets = np.zeros(batch.num_rows, np.int64)
         if (buckets < 0).any():
             kept = buckets >= 0
             batch, buckets = batch.filter(pa.array(kept)), buckets[kept]

@@ -37,6 +37,7 @@ from bucketlake.ops.rows.described import AS_DESCRIPTOR, Sources, followed, name
 from bucketlake.ops.rows.key_bounds import within_bounds
 from bucketlake.ops.rows.one_file import FileLayout, file_layout, read_file, read_numbered_file
 from bucketlake.ops.rows.pending import PendingRuns
+from bucketlake.ops.rows.residues import residue_of
 from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.rows.started import pays, started
 from bucketlake.ops.table.messages import Split
@@ -412,11 +413,11 @@ class SplitReader:
         names = [item.name for item in self._fields]
         layout, below = self._merge_layout(engine, order, names), self._key_part(predicate)
         options = self._store.options
-        pending = PendingRuns.of(order, engine, options, self._placed)
+        pending = PendingRuns.of(order, engine, options)
         parts = {part.bucket: part for part in self._split.parts}
         try:
-            for batch in self._pending_rows(layout, below):
-                pending.take(batch)
+            for batch, buckets in self._pending_rows(layout, below):
+                pending.take(batch, buckets)
             for bucket in sorted(pending.close() | parts.keys()):
                 part = parts.get(bucket)
                 old = (
@@ -435,23 +436,29 @@ class SplitReader:
         finally:
             pending.clear()
 
-    def _pending_rows(self, layout: Sequence[DataField], below: Predicate | None) -> Iterator[pa.RecordBatch]:
-        """The pending rows, numbered on in their order after all rows of the real buckets."""
+    def _pending_rows(
+        self, layout: Sequence[DataField], below: Predicate | None
+    ) -> Iterator[tuple[pa.RecordBatch, Positions]]:
+        """The pending rows, numbered on in their order after all rows of the real buckets, and the bucket of each: -1
+        for those of other shares."""
         number = 1 + max((f.max_sequence_number for part in self._split.parts for f in part.files), default=-1)
-        for batch in self._run(self._split.files, layout, below):
-            place = batch.schema.get_field_index(SEQUENCE_FIELD.name)
-            numbers = pa.array(np.arange(number, number + batch.num_rows, dtype=np.int64))
-            yield batch.set_column(place, batch.schema.field(place), numbers)
-            number += batch.num_rows
-
-    def _placed(self, batch: pa.RecordBatch) -> Positions:
-        """The buckets of key-value rows, -1 for those of other shares."""
         by_name = {item.name.removeprefix("_KEY_"): item for item in self._schema.key_fields}
         fields = [by_name[name] for name in self._schema.bucket_keys]
-        function = self._store.options.get("bucket-function.type")
-        found = assign_buckets(batch, fields, self._split.total_buckets, function).astype(np.int64)
+        function, total = self._store.options.get("bucket-function.type"), self._split.total_buckets
         own, shares = self._split.share
-        return found if shares == 1 else np.where(found % shares == own, found, -1)
+        for file in self._split.files:
+            residue = residue_of(self._store, file) if shares > 1 else None
+            for batch in self._run([file], layout, below):
+                buckets = assign_buckets(batch, fields, total, function).astype(np.int64)
+                if residue is not None:
+                    residue.check(buckets, total, file)
+                place = batch.schema.get_field_index(SEQUENCE_FIELD.name)
+                numbers = pa.array(np.arange(number, number + batch.num_rows, dtype=np.int64))
+                yield (
+                    batch.set_column(place, batch.schema.field(place), numbers),
+                    np.where(buckets % shares == own, buckets, -1),
+                )
+                number += batch.num_rows
 
     def _by_level(
         self, layout: Sequence[DataField], below: Predicate | None, order: KeyOrder, files: Sequence[DataFile] = ()

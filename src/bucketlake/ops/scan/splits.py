@@ -17,6 +17,7 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lsm.levels import KeyRange, file_ranges, sections
 from bucketlake.ops.buckets.postpone import ordered_by_partition
 from bucketlake.ops.rows.column_files import grouped, rows_files
+from bucketlake.ops.rows.residues import fitting, may_meet, residue_of
 from bucketlake.ops.scan.pruning import Pruner
 from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.messages import BucketVectors, DeletionFile, Split
@@ -88,7 +89,8 @@ def pending_splits(
 ) -> tuple[list[Split], list[ManifestEntry]]:
     """Splits that read pending rows over the real buckets of their partitions, and the entries of other partitions.
 
-    A partition is split by bucket into shares of about `source.split.target-size`; each reads all pending files.
+    A partition is split by bucket into shares of about `source.split.target-size`; each reads all pending files that
+    may hold its rows.
     Spec: docs/spec/postpone.md#reading
     """
     if not pending:
@@ -111,8 +113,10 @@ def _shares(
 ) -> list[Split]:
     pending, real = sum(file.file_size for file in files), sum(part.size for part in parts)
     wanted = max(1, (pending + real) // store.options.get("source.split.target-size"))
-    total = parts[0].total_buckets if parts else wanted
-    shares = min(total, wanted)
+    total = parts[0].total_buckets if parts else 1 << (wanted - 1).bit_length()
+    found = [residue_of(store, file) for file in files]
+    fit = fitting(total, wanted, found)
+    shares = fit * max(1, min(total, wanted) // fit)
     whole = Split(
         snapshot_id=snapshot.id,
         partition=partition,
@@ -123,7 +127,12 @@ def _shares(
         raw=False,
     )
     return [
-        replace(whole, parts=tuple(part for part in parts if part.bucket % shares == own), share=(own, shares))
+        replace(
+            whole,
+            parts=tuple(part for part in parts if part.bucket % shares == own),
+            files=tuple(file for file, one in zip(files, found, strict=True) if may_meet(one, total, (own, shares))),
+            share=(own, shares),
+        )
         for own in range(shares)
     ]
 

@@ -24,12 +24,12 @@ import pyarrow as pa
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.lsm.engines.rules import engine_of, order_of
 from bucketlake.lsm.merge import DEFAULT_BLOCK, PIECE_BYTES, BlockSize, merge_runs, sorted_pieces
-from bucketlake.ops.buckets.postpone import pending_store
+from bucketlake.ops.buckets.dealt import PendingRoller
 from bucketlake.ops.rows.assign import Codes, slices
 from bucketlake.ops.rows.described import keeping
 from bucketlake.ops.rows.incoming import Incoming
 from bucketlake.ops.rows.managed_blobs import Packing
-from bucketlake.ops.rows.roll import NEW_FILES, PENDING, Roller, Rolling
+from bucketlake.ops.rows.roll import NEW_FILES, Roller, Rolling
 from bucketlake.ops.rows.row_ids import is_tracked
 from bucketlake.ops.rows.spill import MOST_RUNS, Spill, pieces
 from bucketlake.ops.table.made import all_or_nothing, remove_files
@@ -70,7 +70,7 @@ class _Group:
     """One (partition, bucket) of a task: rows numbered so far, its open file, its finished files."""
 
     rows: int = 0
-    roller: Roller | None = None
+    roller: Roller | PendingRoller | None = None
     files: list[DataFile] = field(default_factory=list)
     changelog: list[DataFile] = field(default_factory=list)
 
@@ -253,8 +253,9 @@ class TaskWriter:
         if group.roller is None:
             partition, bucket = self._assigner.groups[number]
             pending = bucket == POSTPONE_BUCKET
-            store = pending_store(self._store) if pending else self._store
-            group.roller = Roller(store, partition, bucket, PENDING if pending else NEW_FILES)
+            group.roller = (
+                PendingRoller(self._store, partition) if pending else Roller(self._store, partition, bucket, NEW_FILES)
+            )
         for batch in batches:
             group.roller.write(batch)
 
