@@ -126,7 +126,7 @@ def _shares(
         files=tuple(files),
         raw=False,
     )
-    return [
+    cut = (
         replace(
             whole,
             parts=tuple(part for part in parts if part.bucket % shares == own),
@@ -134,7 +134,8 @@ def _shares(
             share=(own, shares),
         )
         for own in range(shares)
-    ]
+    )
+    return [split for split in cut if split.files or split.parts]
 
 
 def split_of(store: Store, snapshot_id: int, group: Section, raw: bool, vectors: BucketVectors | None = None) -> Split:
