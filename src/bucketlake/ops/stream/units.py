@@ -33,7 +33,7 @@ from bucketlake.values import dataclass
 FINEST = {"source.split.target-size": "1 b", "source.split.open-file-cost": "1 b"}
 """With these no two sections or files are packed into one split."""
 SHARED = {"source.split.target-size": "128 mb", "source.split.open-file-cost": "1 b"}
-"""For pending rows: each split of a partition that has some reads all of them."""
+"""For pending rows: each split of a partition that has some reads those of other buckets, too."""
 _PENDING = "postpone.merge-on-read"
 _PENDING_TOO: dict[str, str | None] = {**SHARED, "scan.mode": None, _PENDING: "true"}
 NO_MORE = "start anew, from what is there, under another checkpoint"
