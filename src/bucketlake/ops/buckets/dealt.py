@@ -6,6 +6,8 @@ Spec: docs/spec/postpone.md#files
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from bucketlake.format.metadata.manifest import DataFile
@@ -61,7 +63,7 @@ class PendingRoller:
         for roller in self._rollers:
             roller.abort()
 
-    def _begin(self, dealt: list[Residue | None] | list[Residue] | list[None]) -> None:
+    def _begin(self, dealt: Sequence[Residue | None]) -> None:
         stores = [pending_store(self._store, residue) for residue in dealt]
         self._rollers = [Roller(store, self._partition, POSTPONE_BUCKET, PENDING) for store in stores]
         held, self._held, self._held_bytes = self._held, [], 0
