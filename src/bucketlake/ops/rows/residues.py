@@ -76,9 +76,9 @@ def residue_of(store: Store, file: DataFile) -> Residue | None:
     if found is None:
         return None
     number, modulus = int(found["number"]), int(found["modulus"])
-    if not number < modulus or _places(store.schema_of(file.schema_id)) != _places(store.schema):
-        return None
-    return Residue(number, modulus)
+    written = store.schema_of(file.schema_id)
+    same = written is store.schema or _places(written) == _places(store.schema)
+    return Residue(number, modulus) if same and number < modulus else None
 
 
 def may_meet(residue: Residue | None, total: int, share: Share) -> bool:
