@@ -221,6 +221,56 @@ def test_other_numbers_of_buckets_do_not_compare(tmp_path: Path) -> None:
         between(table, "1,2", "diff")
 
 
+@pytest.mark.parametrize("vectors", ["false", "true"])
+def test_keys_that_a_rescale_moved_are_compared_with_themselves(tmp_path: Path, vectors: str) -> None:
+    """A rescale changes the files, not the option: keys in other buckets were told as new, and as gone."""
+    table = create(tmp_path, bucket=2, **{"deletion-vectors.enabled": vectors, "write-only": False})
+    put(table, [(p, k, k) for p in (1, 2) for k in range(8)])
+    first = table.store.latest_snapshot_id()
+    table.rescale(3, [{"p": "1"}])
+    assert between(table, f"{first},{table.store.latest_snapshot_id()}", "diff") == []
+    put(table.alter(SetOption("bucket", "3")), [(1, 3, 9), (1, 8, 8)])
+    table = table.alter(SetOption("bucket", "2"))
+    table.delete("p = 2 AND k = 5")
+    span = f"{first},{table.store.latest_snapshot_id()}"
+    assert between(table, span, "diff") == [(1, 3, 9), (1, 8, 8)]
+    assert between(table, span, "diff", "k = 8") == [(1, 8, 8)]
+    assert log(table, span, "diff") == [("+I", 1, 3, 9), ("+I", 1, 8, 8), ("-D", 2, 5, 5)]
+
+
+@pytest.mark.parametrize("expired", [False, True])
+def test_keys_that_an_overwrite_put_into_other_buckets_are_compared_with_themselves(
+    tmp_path: Path, expired: bool
+) -> None:
+    table = create(tmp_path, bucket=-1, **{"dynamic-bucket.target-row-num": 3})
+    put(table, [(1, k, k) for k in range(9)])
+    table.create_tag("a")
+    put(table, [(1, k, k) for k in (8, 0, 3, 5, 6, 7, 2, 1)], mode="overwrite")
+    put(table, [(1, 5, 55)])
+    table.create_tag("b")
+    if expired:
+        put(table, [(1, 0, 0)])
+        table.expire_snapshots(retain_max=1, retain_min=1, older_than="2100-01-01")
+    assert between(table, "a,b") == [(1, 5, 55)]
+    assert log(table, "a,b") == [("+I", 1, 5, 55), ("-D", 1, 4, 4)]
+
+
+def test_a_key_that_comes_back_from_another_partition_is_compared_with_itself(tmp_path: Path) -> None:
+    catalog = bucketlake.open(tmp_path)
+    catalog.create_database("db")
+    options = {"bucket": -1, "dynamic-bucket.target-row-num": 2}
+    table = catalog.create_table("db.t", SCHEMA, ["p"], ["k"], options)
+    put(table, [(1, k, k) for k in range(4)])
+    first = table.store.latest_snapshot_id()
+    put(table, [(2, 0, 0), (2, 1, 1)], write_only=True)
+    put(table, [*((1, k, k) for k in range(10, 16)), (1, 0, 0)], write_only=True)  # 0 comes into the last bucket
+    span = f"{first},{table.store.latest_snapshot_id()}"
+    new = [(1, k, k) for k in range(10, 16)]
+    assert between(table, span, "diff") == [*new, (2, 1, 1)]
+    found = {row for row in log(table, span, "diff") if row[1] == 1}
+    assert found == {("-D", 1, 1, 1), *(("+I", *row) for row in new)}
+
+
 def test_append_tables(tmp_path: Path) -> None:
     table = create(tmp_path, keyed=False, **{"deletion-vectors.enabled": True})
     put(table, [(1, 1, 1), (1, 2, 2)])

@@ -329,9 +329,19 @@ class SplitReader:
             return
         names = self._schema.field_names
         order = order_of(self._schema, self._store.options)
-        left, right = (side._sorted(predicate, names, deletes, ordered=True) for side in (older, self))
+        left, right = (side._of_buckets(predicate, names, deletes, order) for side in (older, self))
         for batch in difference(left, right, order, keep_deletes=deletes):
             yield from self._followed(self._rows(batch), predicate)
+
+    def _of_buckets(
+        self, predicate: Predicate | None, wanted: Sequence[str], deletes: bool, order: KeyOrder
+    ) -> Iterator[pa.RecordBatch]:
+        """As `_sorted`; of parts, which have no row in common, without deletes: one of them may have a row that was
+        deleted in another."""
+        if not self._split.parts:
+            return self._sorted(predicate, wanted, deletes, ordered=True)
+        parts = [self._of_part(part)._sorted(predicate, wanted, False, ordered=True) for part in self._split.parts]
+        return merge_runs(parts, order, Deduplicate())
 
     def _sorted(
         self, predicate: Predicate | None, wanted: Sequence[str], deletes: bool, ordered: bool

@@ -11,7 +11,7 @@ Spec: docs/spec/incremental.md
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from bucketlake.errors import InvalidError
@@ -218,8 +218,10 @@ def _diff(store: Store, old: _Side, new: _Side, pruner: Pruner, *, told: bool = 
     older = [replace(entry, file=replace(entry.file)) for entry in before.entries]  # both may have the very same
     whole = told or (bool(older) and _has_overwrite(store, old.snapshot, new.snapshot))
     is_old, is_new = ({id(entry) for entry in entries} for entries in (older, after.entries))
-    both = [entry for entry in new.entries if id(entry) not in is_new] if whole else []
-    moved = _moved(store, (*old.entries, *new.entries), (*older, *after.entries)) if told else set()
+    shared = [entry for entry in new.entries if id(entry) not in is_new]
+    both = shared if whole else []
+    assigns = told or _assigned_anew(store, old.snapshot, new.snapshot)
+    moved = _moved(store, (*old.entries, *new.entries), (*older, *after.entries) if assigns else ())
     splits = []
     for group in _groups(store, [entry for entry in (*older, *both, *after.entries) if entry.partition not in moved]):
         ids = [id(entry) for entry in group]
@@ -229,14 +231,61 @@ def _diff(store: Store, old: _Side, new: _Side, pruner: Pruner, *, told: bool = 
         left = replace(left, files=tuple(f for f, one in zip(left.files, ids, strict=True) if one not in is_new))
         files = tuple(f for f, one in zip(right.files, ids, strict=True) if one not in is_old)
         splits.append(replace(right, files=files, before=left))
-    places = {bucket_key(entry) for entry in (*older, *after.entries) if entry.partition in moved}
+    sides = ((before, older), (after, after.entries))
+    splits += (_in_turn if told else _over_buckets)(store, sides, shared, moved)
+    return Plan(new.snapshot, (*older, *after.entries), tuple(splits))
+
+
+_Changed = tuple[tuple[_Side, Section], tuple[_Side, Section]]
+"""The older and the newer side, each with the entries that the other has not."""
+
+
+def _in_turn(store: Store, sides: _Changed, both: Section, moved: set[bytes]) -> Iterator[Split]:
+    """Of partitions in which rows have moved: all rows that were there as gone, then all that are."""
+    (before, older), (after, newer) = sides
+    places = {bucket_key(entry) for entry in (*older, *newer) if entry.partition in moved}
     stay = [entry for entry in both if bucket_key(entry) in places]
-    for entries, gone in ((older, True), (after.entries, False)):
+    for entries, gone in ((older, True), (newer, False)):
         for group in _groups(store, [*(entry for entry in entries if entry.partition in moved), *stay]):
             left, right = (side.split(store, group, raw=False) for side in (before, after))
-            right = replace(right, files=(), before=left) if gone else replace(right, before=replace(left, files=()))
-            splits.append(right)
-    return Plan(new.snapshot, (*older, *after.entries), tuple(splits))
+            yield replace(right, files=(), before=left) if gone else replace(right, before=replace(left, files=()))
+
+
+def _over_buckets(store: Store, sides: _Changed, both: Section, moved: set[bytes]) -> Iterator[Split]:
+    """Of partitions in which rows have moved: splits that compare all buckets of a range of keys at once, with files
+    that both sides have: a delete says nothing of its key where another bucket has the key."""
+    key_range = file_ranges(store.schema)
+    changed = {id(entry) for _, entries in sides for entry in entries}
+    partitions: dict[bytes, Section] = {}
+    for entry in (*sides[0][1], *both, *sides[1][1]):
+        if entry.partition in moved:
+            partitions.setdefault(entry.partition, []).append(entry)
+    for found in partitions.values():
+        wanted = [one for one in overlapping(found, key_range) if not changed.isdisjoint(map(id, one))]
+        for packed in pack(store, wanted):
+            group = [entry for section in packed for entry in section]
+            old, new = (
+                _of_buckets(store, side, group, {id(entry) for entry in other[1]})
+                for (side, _), other in zip(sides, reversed(sides), strict=True)
+            )
+            yield replace(new, before=old)
+
+
+def _of_buckets(store: Store, side: _Side, group: Section, others: set[int]) -> Split:
+    """What one side has of a group, bucket by bucket."""
+    own = _by_bucket(entry for entry in group if id(entry) not in others)
+    parts = tuple(side.split(store, entries, raw=False) for entries in own.values())
+    return replace(side.split(store, group[:1], raw=False), files=(), deletions={}, parts=parts)
+
+
+def _assigned_anew(store: Store, before: Snapshot, after: Snapshot) -> bool:
+    """Whether keys may have been given other buckets than they had: behind an overwrite, or where one may have been
+    among snapshots that have expired; in cross-partition tables also by coming back from another partition."""
+    mode = store.schema.bucket_mode
+    if mode is not BucketMode.DYNAMIC:
+        return mode is BucketMode.KEY_DYNAMIC
+    known = sum(before.id < number <= after.id for number in store.snapshot_ids())
+    return known < after.id - before.id or _has_overwrite(store, before, after)
 
 
 def _moved(store: Store, entries: Iterable[ManifestEntry], changed: Iterable[ManifestEntry]) -> set[bytes]:

@@ -80,7 +80,8 @@ class Split:
     Bucket -2: `files` are pending rows of a postpone table in their order; they apply on top of `parts`, the real
     buckets whose number modulo `share[1]` is `share[0]`, and rows of other buckets are left out.
     Other buckets with `parts`: the files of the parts are merged by key and shown as rows of `partition`, though they
-    lie in other partitions, and in other branches: each is read by its `store`, None: by the split's own."""
+    lie in other partitions, and in other branches: each is read by its `store`, None: by the split's own. With
+    `before` the parts are buckets of the partition that have no row in common, as those of `before` are."""
 
     snapshot_id: int
     partition: bytes
