@@ -14,6 +14,7 @@ from bucketlake.errors import CorruptError, InvalidError, NotFoundError
 from bucketlake.format.index.index_manifest import DeletionVectorRange, IndexEntry
 from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry, ManifestFile
 from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.format.row.layout import ARITY_BYTES
 from bucketlake.ops.buckets.postpone import reads_pending
 from bucketlake.ops.rows.column_files import holds_columns, refuse_changes, row_span
 from bucketlake.ops.scan.key_types import check_keys
@@ -218,12 +219,24 @@ def check_vectors(
 
 
 def check_apart(store: Store, snapshot: Snapshot, entries: Iterable[ManifestEntry]) -> None:
-    """Refuse files that hold columns of one another's rows, in a table without `data-evolution.enabled`: its schema has
-    lost the option, and each would be read, or rewritten, as rows of its own. `entries`: files that are asked for.
+    """Refuse what an append table's schema does not say of its files, because it has lost it: each would be read, or
+    rewritten, as rows of its own. Files that hold columns of one another's rows, without `data-evolution.enabled`;
+    files by key, whose rows are merged and may be deletes, without a primary key. `entries`: files that are asked for.
 
     Raises: CorruptError naming the schema.
     """
-    if store.schema.primary_keys or store.schema.data_evolution:
+    if store.schema.primary_keys:
+        return
+    entries = list(entries)
+    keyed = next((entry.file for entry in entries if any(entry.file.min_key[:ARITY_BYTES])), None)
+    if keyed is not None:
+        raise CorruptError(
+            "files hold versions of rows by key, in a table whose schema has no primary key",
+            path=store.paths.schema(store.schema.id),
+            data_file=keyed.file_name,
+            remedy="restore the schema's file; nobody can take the key away from a table that has rows",
+        )
+    if store.schema.data_evolution:
         return
     some = {entry.partition for entry in entries if holds_columns(entry.file)}
     if not some:
