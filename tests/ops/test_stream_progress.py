@@ -199,3 +199,26 @@ def test_a_checkpoint_that_another_process_goes_on_with_is_not_taken_for_broken(
     opened = Journal(Env(FaultStorage(env.storage, go_on), env.clock), folder, "/t")
     with pytest.raises(ConflictError, match="another process"):
         opened.begin(here, here)
+
+
+def test_a_consumer_that_read_what_a_rollback_took_away_is_refused(tmp_path: Path) -> None:
+    """It went on where it stood: what was committed instead was left out."""
+    table = make(tmp_path, True, {"bucket": "1", "write-only": "true"})
+    for key in range(6):
+        table.write_arrow(rows_of(table, k=key, v=key))
+    reader = Reader(table, consumer_id="me")
+    reader.read_all()
+    Source.of(reader.table.store).progress(Position.of(json.loads(reader.offset)))
+    assert Reader(table, consumer_id="me").offset
+    table.rollback_to(3)
+    for key in range(20, 28):
+        with pytest.raises(InvalidError, match=r"rolled back.*reset_consumer"):
+            Reader(table, consumer_id="me")
+        table.write_arrow(rows_of(table, k=key, v=key))
+    anew = Reader(table, consumer_id="me", consumer_ignore_progress="true")
+    anew.read_all()
+    assert sorted(anew.state) == [0, 1, 2, *range(20, 28)]
+    table.reset_consumer("me", 9)
+    later = Reader(table, consumer_id="me")
+    later.read_all()
+    assert sorted(later.state) == [25, 26, 27]

@@ -1,6 +1,7 @@
 """Consumers: who reads a table as a stream, and which snapshot each reads next.
 
-    consumer/consumer-<id>     { "nextSnapshot" : <id> }         and "index", "full", "producer" inside of a snapshot
+    consumer/consumer-<id>     { "nextSnapshot" : <id> }         and "index", "full", "producer" inside of a snapshot,
+                               "seen" behind one
 
 Spec: docs/spec/tags.md#consumers
 """
@@ -15,6 +16,7 @@ from bucketlake.format.guard import decoding, integer, json_object
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import pretty_json
+from bucketlake.values import dataclass
 
 
 class Consumer(int):
@@ -77,20 +79,35 @@ def reset_consumer(store: Store, name: str, following: int | None) -> None:
         store.env.storage.delete(path)
         return
     store.snapshot(following)
-    advance_consumer(store, name, following)
+    advance_consumer(store, name, Place(following))
 
 
-def advance_consumer(
-    store: Store, name: str, following: int, index: int = 0, full: bool = False, producer: str = ""
-) -> None:
-    """Let a consumer read a snapshot next, which may be still to come: older ones may expire. `index`, `full`: it is
-    inside of what the snapshot changed, or holds, the latter by a changelog producer."""
-    inside: dict[str, Any] = {"index": index, "full": full} if index or full else {}
-    inside |= {"producer": producer} if full and producer else {}
-    store.env.storage.write(store.paths.consumer(name), pretty_json({"nextSnapshot": following, **inside}).encode())
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a consumer stands: the snapshot that it reads next, which may be still to come. `index`, `full`: it is
+    inside of what the snapshot changed, or holds, the latter by a changelog producer. `seen`: the delta manifest list
+    of the snapshot that was read last, "" where that is not known."""
+
+    following: int
+    index: int = 0
+    full: bool = False
+    producer: str = ""
+    seen: str = ""
 
 
-def place_of_consumer(store: Store, name: str) -> tuple[int, int, bool, str] | None:
+def advance_consumer(store: Store, name: str, place: Place) -> None:
+    """Let a consumer stand at a place: older snapshots may expire."""
+    found: dict[str, Any] = {"nextSnapshot": place.following}
+    if place.index or place.full:
+        found |= {"index": place.index, "full": place.full}
+    if place.full and place.producer:
+        found["producer"] = place.producer
+    if place.seen:
+        found["seen"] = place.seen
+    store.env.storage.write(store.paths.consumer(name), pretty_json(found).encode())
+
+
+def place_of_consumer(store: Store, name: str) -> Place | None:
     """What `advance_consumer` was told; None without such a consumer. CorruptError."""
     path = store.paths.consumer(name)
     try:
@@ -103,10 +120,10 @@ def place_of_consumer(store: Store, name: str) -> tuple[int, int, bool, str] | N
         following, index, full = found.get("nextSnapshot"), found.get("index", 0), found.get("full", False)
         if not integer(following) or not integer(index) or index < 0 or not isinstance(full, bool):
             raise ValueError(f"nextSnapshot is {following!r:.100}, index {index!r:.100}, full {full!r:.100}")
-        producer = found.get("producer", "")
-        if not isinstance(producer, str):
-            raise ValueError(f"producer is {producer!r:.100}")
-        return int(following), index, full, producer
+        producer, seen = found.get("producer", ""), found.get("seen", "")
+        if not isinstance(producer, str) or not isinstance(seen, str):
+            raise ValueError(f"producer is {producer!r:.100}, seen {seen!r:.100}")
+        return Place(int(following), index, full, producer, seen)
 
 
 def clear_consumers(store: Store, including: str | None = None, excluding: str | None = None) -> list[str]:

@@ -18,7 +18,7 @@ from dataclasses import field, replace
 
 from bucketlake.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
-from bucketlake.ops.clean.consumers import advance_consumer, place_of_consumer
+from bucketlake.ops.clean.consumers import Place, advance_consumer, place_of_consumer
 from bucketlake.ops.scan.select import INCREMENTAL_KEYS, Selection, epoch_of_text
 from bucketlake.ops.stream.limits import Limits, Taken
 from bucketlake.ops.stream.position import Position
@@ -58,7 +58,7 @@ class Source:
         """Where a new stream starts; a consumer that is there goes on where it stands."""
         name = self.store.options.get("consumer-id")
         known = None if name is None or self._starts_anew else place_of_consumer(self.store, name)
-        found = self._inside_of(*known) if known is not None else self._by_mode()
+        found = self._resumed(known) if known is not None else self._by_mode()
         if name is not None and known is None:
             self.progress(found)  # what it reads first must not expire before it has
         return replace(found, made=self._made())
@@ -105,10 +105,16 @@ class Source:
         before = self.store.find_snapshot(snapshot - 1)
         return Position(snapshot, seen="" if before is None else before.delta_manifest_list)
 
-    def _inside_of(self, number: int, index: int, full: bool, producer: str) -> Position:
+    def _resumed(self, place: Place) -> Position:
+        """Where a consumer stands. InvalidError where the history that it has read is no more."""
+        number, index, full = place.following, place.index, place.full
+        if place.seen:
+            at = Position(number, index, full, place.seen, producer=place.producer)
+            self._check_history(at, _ANEW)
+            return at
         if not index and not full:
             return self._at(number)
-        return Position(number, index, full, self.store.snapshot(number).delta_manifest_list, producer=producer)
+        return Position(number, index, full, self.store.snapshot(number).delta_manifest_list, producer=place.producer)
 
     def _all_of(self, snapshot: Snapshot) -> Position:
         producer = str(self.store.options.get(PRODUCER))
@@ -279,9 +285,9 @@ class Source:
             return at if earliest is None else self._at(earliest.id)
         return at
 
-    def _check_history(self, at: Position) -> None:
+    def _check_history(self, at: Position, remedy: str = NO_MORE) -> None:
         """Raise InvalidError where the table does not have what was read before a position, NotFoundError where there
-        is no table."""
+        is no table. `remedy`: after a rollback."""
         latest = self.store.latest_snapshot_id() or 0
         made = self._made() if at.made and latest >= at.last + (not at.full) else 0
         if made and made != at.made:
@@ -296,7 +302,7 @@ class Source:
                 "the table was rolled back behind what the stream has read, and went on otherwise",
                 table=self.store.paths.root,
                 snapshot=at.last,
-                remedy=NO_MORE,
+                remedy=remedy,
             )
         if not latest and not self.store.env.storage.list(self.store.paths.schema_dir):
             raise NotFoundError(
@@ -310,7 +316,7 @@ class Source:
                 table=self.store.paths.root,
                 read=at.last,
                 newest=latest,
-                remedy=NO_MORE,
+                remedy=remedy,
             )
 
     def _made(self) -> int:
@@ -360,9 +366,10 @@ class Source:
         """Let the stream's consumer, if it has one, keep what comes from here on."""
         name = self.store.options.get("consumer-id")
         if name is not None:
-            advance_consumer(self.store, name, at.snapshot, at.index, at.full, at.producer)
+            advance_consumer(self.store, name, Place(at.snapshot, at.index, at.full, at.producer, at.seen))
 
 
+_ANEW = "start anew, from what is there: CALL sys.reset_consumer, or 'consumer.ignore-progress' = 'true'"
 _OF_BATCHES = (*INCREMENTAL_KEYS, "scan.tag-name", "scan.watermark", "scan.version")
 _HASHED = (BucketMode.FIXED, BucketMode.POSTPONE)
 
