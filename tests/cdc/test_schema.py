@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import bucketlake
 from bucketlake.cdc.computed import parse_computed
 from bucketlake.cdc.ddl import renames_in
 from bucketlake.cdc.evolution import widened
@@ -232,9 +235,53 @@ def test_names_of_tables() -> None:
 def test_renames_in_statements() -> None:
     assert renames_in(["ALTER TABLE `s`.`t` RENAME COLUMN a TO `b`, ADD COLUMN x INT DEFAULT (1+2)"]) == {"a": "b"}
     assert renames_in(["alter table t change column a b varchar(10) comment ', RENAME COLUMN x TO y'"]) == {"a": "b"}
-    assert renames_in(["ALTER TABLE t RENAME COLUMN a TO b", "ALTER TABLE t RENAME COLUMN b TO c;"]) == {"a": "c"}
+    assert _renames("a b", "b c") == {"a": "c", "b": "c"}
+    assert _renames("b c", "a b") == _renames("b c, a b") == _renames("a b, b c") == {"a": "b", "b": "c"}
+    assert _renames("a b", "b a") == {"b": "a"}
+    assert _renames("a t", "b c", "t b") == {"a": "b", "t": "b", "b": "c"}
     assert renames_in(["ALTER TABLE t CHANGE a a BIGINT", "ALTER TABLE t RENAME TO u", "DROP TABLE t"]) == {}
     assert renames_in(['ALTER TABLE ONLY public.t RENAME "A b" TO c']) == {"A b": "c"}
+
+
+def _renames(*statements: str) -> dict[str, str]:
+    """Of statements that each rename columns: `old new, old new`."""
+    renamed = [[" TO ".join(pair.split()) for pair in one.split(",")] for one in statements]
+    return renames_in(
+        ["ALTER TABLE t " + ", ".join(f"RENAME COLUMN {pair}" for pair in one) for one in renamed], "db.t"
+    )
+
+
+@pytest.mark.parametrize(
+    "statements", [["a b, b a"], ["a t", "b a", "t b"], ["a b, b c, c a"], ["a b", "a c"], ["a t, b a", "t b"]]
+)
+def test_columns_that_change_places_are_refused(statements: list[str]) -> None:
+    """Else the rows that are there would show one column's values as the other's."""
+    with pytest.raises(UnsupportedError, match=r"the name of another \[table=db.t, columns=\['a', "):
+        _renames(*statements)
+
+
+@pytest.mark.parametrize("statements", [["b c", "a b"], ["a t", "b c", "t b"], ["a b, b c"]])
+def test_a_column_takes_the_name_that_another_has_left(tmp_path: Path, statements: list[str]) -> None:
+    catalog = bucketlake.open(tmp_path)
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", pa.schema([("k", pa.int32()), ("a", pa.int32()), ("b", pa.int32())]))
+    table.write_arrow(pa.table({"k": [1], "a": [10], "b": [20]}))
+    shapes = [
+        _shape(1, ("k", "INT"), ("a", "INT"), ("b", "INT")),
+        _shape(2, ("k", "INT"), ("b", "INT"), ("c", "INT")),
+        _shape(3, ("k", "INT"), ("a", "INT"), ("c", "INT")),
+    ]
+    for _ in range(2):  # the second time they have been followed
+        plan = plan_table("db.t", table, shapes, Rules(), _renames(*statements))
+        taken = {
+            name: {number: way.name for way in ways for number in way.shapes or (1, 2, 3)}
+            for name, ways in plan.columns.items()
+        }
+        assert taken["b"] == {1: "a", 2: "b", 3: "a"}
+        assert taken["c"] == {1: "b", 2: "c", 3: "c"}
+        table = table.alter(*plan.changes) if plan.changes else table
+        assert table.to_arrow().to_pylist() == [{"k": 1, "b": 10, "c": 20}]
+    assert not plan.changes
 
 
 def _shape(number: int, *columns: tuple[str, str | None], keys: tuple[str, ...] = ()) -> Shape:
