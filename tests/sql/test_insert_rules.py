@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 
 import pyspark
@@ -405,3 +406,38 @@ def test_times_of_day_become_timestamps_of_today(classic: Lake) -> None:
     assert [tuple(row) for row in found] == [("01:02:03", "01:02:03")]
     with pytest.raises(InvalidError, match="cannot safely cast"):
         classic.sql("INSERT INTO db.times (d) SELECT TIME'01:02:03'")
+
+
+def test_what_spark_casts_to_numbers_and_variants_is_taken(classic: Lake) -> None:
+    """Intervals as numbers, arrays as VARIANT, a VARIANT as nested values; its null is NULL of every type."""
+    lake = classic
+    lake.sql(
+        "CREATE TABLE db.t (i INT, d DECIMAL(9, 2), a ARRAY<INT>, m MAP<STRING, INT>, s STRUCT<`x y`: INT>, v VARIANT)"
+    )
+    seconds = "INTERVAL '1 02:03:04.5' DAY TO SECOND"
+    lake.sql(f"INSERT INTO db.t (i, d, v) VALUES (INTERVAL '5' DAY, {seconds}, array(1, NULL))")
+    lake.sql("""INSERT INTO db.t (i, a, m, s) SELECT INTERVAL '1-2' YEAR TO MONTH,
+        parse_json('[1, null]'), parse_json('{"k": 3}'), parse_json('{"x y": 4}')""")
+    null = "parse_json('null')"
+    lake.sql(f"INSERT INTO db.t SELECT {null}, {null}, {null}, {null}, {null}, {null}")
+    found = [tuple(row) for row in lake.sql("SELECT i, d, a, m, s.`x y`, to_json(v) FROM db.t").collect()]
+    assert sorted(found, key=repr) == sorted(
+        [
+            (5, Decimal("93784.50"), None, None, None, "[1,null]"),
+            (14, None, [1, None], {"k": 3}, 4, None),
+            (None, None, None, None, None, "null"),
+        ],
+        key=repr,
+    )
+    lake.sql("UPDATE db.t SET a = parse_json('[7]'), i = INTERVAL '9' MONTH WHERE i = 5")
+    assert rows(lake, "SELECT i, a[0] FROM db.t WHERE i = 9") == [(9, 7)]
+    for ansi in ("true", "false"):
+        with session(lake, spark__sql__ansi__enabled=ansi):
+            for lost in ("parse_json('[\"x\"]') AS a", "INTERVAL '99999999' DAY AS d", "parse_json('\"x\"') AS i"):
+                with pytest.raises(Exception, match="does not fit its column|INVALID_VARIANT_CAST"):
+                    lake.sql(f"INSERT INTO db.t BY NAME SELECT {lost}")
+    for lost in ("map('a', 1) AS v", "INTERVAL '5' DAY AS a", "parse_json('1') AS x"):
+        with pytest.raises(InvalidError, match="Cannot write|safely"):
+            lake.sql(f"INSERT INTO db.t BY NAME SELECT {lost}")
+    with session(lake, spark__sql__storeAssignmentPolicy="STRICT"), pytest.raises(InvalidError, match="safely"):
+        lake.sql("INSERT INTO db.t (i) VALUES (INTERVAL '5' DAY)")

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import InvalidError, did_you_mean
 from bucketlake.types.model import DataField, Root
 from bucketlake.types.spaced import has_length
 from bucketlake.values import dataclass
@@ -25,6 +25,7 @@ _NUMBERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.D
 _DIGITS: dict[type[T.DataType], int] = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 19}
 _UNFIT = "INCOMPATIBLE_DATA_FOR_TABLE"  # Spark's condition for queries whose columns are not the table's
 _NESTED = (T.ArrayType, T.MapType, T.StructType)
+_INTERVALS = (T.DayTimeIntervalType, T.YearMonthIntervalType)
 # Types whose values a write takes as they are: text without a length, no members.
 _FINAL = {
     *(Root.BOOLEAN, Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.FLOAT, Root.DOUBLE, Root.DECIMAL),
@@ -82,6 +83,8 @@ def matched(given: Sequence[str], wanted: Sequence[str], rules: Rules, column: s
     if unknown:
         kind, what = ("STRUCT_FIELDS", f"extra struct fields at `{column}`") if column else ("COLUMNS", "extra columns")
         remedy = "leave these columns out, or set write.merge-schema"
+        near = did_you_mean(unknown[0], [name for name in wanted if key(name) not in places])
+        remedy = f"{near} Else {remedy}" if near else remedy
         if rules.fill:  # that is set: what names its columns, in a MERGE, adds no members
             remedy = "leave them out, or let a star or a column of the same name (i = source.i) add them"
         if unknown == ["rowkind"] and not column:
@@ -143,7 +146,7 @@ def _assignable(source: T.DataType, target: T.DataType, policy: str) -> bool:
     if isinstance(source, T.NullType) or source == target:
         return True
     if isinstance(source, _NESTED) or isinstance(target, _NESTED):
-        return policy in ("CAST", "LEGACY") and isinstance(target, T.StringType)
+        return policy in ("CAST", "LEGACY") and (isinstance(target, T.StringType) or _by_variant(source, target))
     if policy == "CAST":
         return _castable(source, target)
     if policy == "LEGACY":
@@ -163,6 +166,8 @@ def _castable(source: T.DataType, target: T.DataType) -> bool:
         return isinstance(target, T.AtomicType)
     if isinstance(target, T.BooleanType):
         return isinstance(source, (*strings(), T.NumericType))
+    if isinstance(source, _INTERVALS):  # as a number of its smallest unit
+        return isinstance(target, (T.IntegralType, T.DecimalType))
     if isinstance(target, T.NumericType):
         return isinstance(source, (*strings(), T.NumericType, T.BooleanType, T.TimestampType))
     if isinstance(target, T.TimestampType) and isinstance(source, T.NumericType):
@@ -170,6 +175,24 @@ def _castable(source: T.DataType, target: T.DataType) -> bool:
     if source.simpleString().startswith("time("):  # a class that PySpark has not had always; to numbers it is seconds,
         return isinstance(target, (T.TimestampType, T.TimestampNTZType))  # and columns TIME are milliseconds
     return isinstance(target, _DATETIMES) and isinstance(source, (*strings(), *_DATETIMES))
+
+
+def _by_variant(source: T.DataType, target: T.DataType) -> bool:
+    """Whether Spark's cast makes nested values of a VARIANT; or one of them, as it does of arrays alone."""
+    if isinstance(source, T.ArrayType):
+        return isinstance(target, T.VariantType) and _in_variant(source.elementType, target)
+    if not isinstance(source, T.VariantType):
+        return False
+    if isinstance(target, T.MapType):
+        return isinstance(target.keyType, T.StringType) and _in_variant(source, target.valueType)
+    if isinstance(target, T.StructType):
+        return all(_in_variant(source, item.dataType) for item in target.fields)
+    return isinstance(target, T.ArrayType) and _in_variant(source, target.elementType)
+
+
+def _in_variant(source: T.DataType, target: T.DataType) -> bool:
+    other = target if isinstance(source, T.VariantType) else source
+    return isinstance(other, T.AtomicType) or _by_variant(source, target)
 
 
 def _ansi(source: T.DataType, target: T.DataType) -> bool:

@@ -354,6 +354,8 @@ def _assigned(column: Column, source: T.DataType, target: T.DataType, rules: Rul
             F.transform(F.map_keys(column), lambda key: _assigned(key, *keys, rules, what)),
             F.transform(F.map_values(column), lambda value: _assigned(value, *values, rules, what)),
         )
+    if isinstance(source, T.VariantType) and isinstance(target, _NESTED):  # a cast that is tried has nulls within
+        return F.variant_get(column, "$", _ddl(target))
     lenient = not rules.ansi and isinstance(source, T.StringType)
     if rules.policy == "LEGACY" or widens(source, target) or lenient:
         return column.cast(target)
@@ -364,7 +366,18 @@ def _assigned(column: Column, source: T.DataType, target: T.DataType, rules: Rul
     lost = column.isNotNull() & found.isNull()
     if isinstance(source, (T.FloatType, T.DoubleType)) and isinstance(target, T.DecimalType):
         lost &= F.abs(column) < float("inf")  # NaN is larger; both are NULL to Spark, whatever its mode
+    if isinstance(source, T.VariantType):
+        lost &= ~F.is_variant_null(column)  # JSON's null is NULL of every type
     return F.when(lost, refused).otherwise(found)
+
+
+def _ddl(kind: T.DataType) -> str:
+    """A type as text that Spark reads, whatever members are called."""
+    if isinstance(kind, T.StructType):
+        return f"struct<{', '.join(f'{quoted(item.name)}: {_ddl(item.dataType)}' for item in kind.fields)}>"
+    if isinstance(kind, T.MapType):
+        return f"map<{_ddl(kind.keyType)}, {_ddl(kind.valueType)}>"
+    return f"array<{_ddl(kind.elementType)}>" if isinstance(kind, T.ArrayType) else kind.simpleString()
 
 
 def _same(source: T.DataType, target: T.DataType) -> bool:
