@@ -17,9 +17,9 @@ from pyspark.errors import PySparkException
 from bucketlake.errors import AlreadyExistsError, BucketlakeError, InvalidError, NotFoundError
 from bucketlake.options.model import ENGINE
 from bucketlake.options.options import find_option
-from bucketlake.options.session import PREFIXES
+from bucketlake.options.session import PREFIXES, refuse_slip
 from bucketlake.spark.handed import given_to
-from bucketlake.spark.raised import as_sparks, interrupts_stay, of_task
+from bucketlake.spark.raised import RaisedError, as_sparks, interrupts_stay, of_task
 from bucketlake.spark.settings import by_settings, require_running, setting_of, settings_stay, substituted
 from bucketlake.sql import compound
 from bucketlake.sql.procedures import call
@@ -31,7 +31,7 @@ from bucketlake.sql.tables import alter, analyze, ddl, describe, foreign, show, 
 from bucketlake.sql.text import names
 from bucketlake.sql.text.cursor import Cursor
 from bucketlake.sql.text.parsed import Parse, Statement, execute
-from bucketlake.sql.text.plain import with_quoted
+from bucketlake.sql.text.plain import before_quotes, with_quoted
 from bucketlake.sql.text.scripts import split_statements
 from bucketlake.sql.text.tokens import Token, past_comments, tokenize
 from bucketlake.values import dataclass
@@ -71,7 +71,8 @@ def run(lake: Lake, statement: str, args: Any = None, given: Mapping[str, Any] |
     if len(statements) != 1:
         remedy = "call sql once a statement, or use sql_script" if statements else "there is none in the text"
         raise InvalidError("SQL: expected one statement", found=len(statements), remedy=remedy)
-    text = with_quoted(past_comments(statements[0]))
+    written = past_comments(statements[0])
+    text = with_quoted(written)
     try:
         mark = lake.catalog.env.clock.new_uuid().replace("-", "") if given else ""
         if is_script:  # its statements are read by themselves, by the settings of their time
@@ -83,6 +84,11 @@ def run(lake: Lake, statement: str, args: Any = None, given: Mapping[str, Any] |
         found = of_task(error) or retold(error, text, unknown.meant_function(lake, error))
         if found is None:
             raise
+        if isinstance(found, RaisedError) and text != written and found.place is not None:
+            end = before_quotes(written, found.place + found.length)
+            found.place = before_quotes(written, found.place)
+            found.length = end - found.place
+            found.point(written, 0)
         raise found from None  # the one that Spark raised is of a text that the user did not write
     except BucketlakeError as error:
         if isinstance(error, (NotFoundError, AlreadyExistsError)):
@@ -148,6 +154,7 @@ class _Set:
             lake.spark.conf.unset(self.key)
             return
         _refuse_other_catalogs(lake, self.key)
+        _refuse_slip(lake, self.key)
         lake.spark.conf.set(self.key, self.value)
 
 
@@ -162,6 +169,16 @@ def _refuse_other_catalogs(lake: Lake, key: str) -> None:
     if setting_of(lake.spark, f"spark.sql.catalog.{catalog}") is None:
         remedy = f"the lake's is {lake.catalog_names[0]}, and * stands for any"
         raise InvalidError("an option of a table in no known catalog", option=key, catalog=catalog, remedy=remedy)
+
+
+def _refuse_slip(lake: Lake, key: str) -> None:
+    """InvalidError for a misspelt option of tables, before statements fail for it that say nothing of it."""
+    own = next((key[len(prefix) :] for prefix in PREFIXES if key.startswith(prefix)), None)
+    if own is None:
+        return
+    catalog, *place = own.split(".", 3)
+    of_table = len(place) == 3 and (catalog == "*" or catalog.lower() in lake.catalog_names)
+    refuse_slip(place[2] if of_table else own, key, remedy="")
 
 
 def _set(cursor: Cursor) -> Statement | None:

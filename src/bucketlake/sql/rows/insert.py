@@ -148,7 +148,7 @@ def _static(insert: Insert, table: LakeTable) -> dict[str, str]:
                 table=table.name,
                 column=column,
                 partition_keys=list(keys),
-                remedy="name partition columns only",
+                remedy=did_you_mean(column, keys) or "name partition columns only",
             )
         if value is not None:
             found[column] = value

@@ -330,12 +330,20 @@ def column_path(
     for count in range(len(qualifiers), 0, -1):
         behind = written[count:]
         mine = [fold(part) for part in written[:count]] == qualifiers[-count:]
-        if mine and behind and _called(behind[0], schema.fields, fold):
+        if (
+            mine
+            and behind
+            and (_called(behind[0], schema.fields, fold) or not _called(written[0], schema.fields, fold))
+        ):
             parts = behind
             break
     column = _called(parts[0], schema.fields, fold) if parts else None
     if column is None:
         remedy = did_you_mean((parts or written)[0], schema.field_names)
+        behind = written[-1:] if remedy is None and parts == written else ()
+        other = _called(behind[0], schema.fields, fold) if behind else None
+        if other is not None:  # another table's name, or one that the alias hides
+            remedy = f"did you mean '{(target.alias or target.parts[-1])}.{other.name}'?"
         what = "[UNRESOLVED_COLUMN.WITH_SUGGESTION] no such column"
         raise InvalidError(what, column=".".join(written), columns=list(schema.field_names), remedy=remedy)
     path, kind = [column.name], column.type

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, UnsupportedError
@@ -24,7 +25,7 @@ from bucketlake.sql.tables.columns import Sensitive, has_column, refuse_alike, s
 from bucketlake.sql.tables.create import refuse_computed
 from bucketlake.sql.tables.create_table import COMMENT
 from bucketlake.sql.tables.ddl import accept_database, partition_spec
-from bucketlake.sql.text import names
+from bucketlake.sql.text import habits, names
 from bucketlake.sql.text.cursor import Cursor
 from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.tokens import Token
@@ -230,8 +231,21 @@ def alter(cursor: Cursor) -> Statement | None:
         if cursor.accept(*words):
             found = parse(cursor)
             return _IfExists(found) if if_exists else found
-    cursor.fail("this ALTER TABLE is not supported on lake tables")
+    token = cursor.peek()
+    place = token.start if token is not None else len(cursor.text)
+    cursor.fail("this ALTER TABLE is not supported on lake tables", habits.remedy(cursor.text, place) or _meant(cursor))
     return None
+
+
+def _meant(cursor: Cursor) -> str | None:
+    """What a misspelt alteration is meant to be; None where none is near."""
+    given = [token.value.upper() for token in cursor.tokens[cursor.at :]]
+    near = [
+        (SequenceMatcher(None, " ".join(given[: len(words)]), " ".join(words)).ratio(), " ".join(words))
+        for words, _ in (*_ALTERATIONS, *_SHORT)
+    ]
+    ratio, meant = max(near)
+    return f"did you mean {meant}?" if ratio > _NEAR else None
 
 
 def _back(cursor: Cursor) -> Cursor:
@@ -459,6 +473,7 @@ def _add_partitions(cursor: Cursor, if_not_exists: bool = False) -> Statement:
     return found
 
 
+_NEAR = 0.8
 _ALTERATIONS: list[tuple[tuple[str, ...], Callable[[Cursor], Statement]]] = [
     *tags.ALTERATIONS,
     (("SET", "TBLPROPERTIES"), _set),

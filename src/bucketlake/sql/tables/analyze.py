@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.errors import InvalidError, UnsupportedError, did_you_mean
 from bucketlake.format.metadata.statistics import ColumnStatistics, TableStatistics
 from bucketlake.ops.clean.expire import after_commit
 from bucketlake.ops.commit.analyze import commit_statistics
@@ -116,7 +116,9 @@ def _analyzed(table: Table, wanted: Sequence[str] | None, sensitive: Sensitive) 
     else:
         for one in wanted:
             if not has_column(table.schema, one, sensitive):
-                raise InvalidError(f"Column {one} not found in {table.name}.", columns=list(table.schema.field_names))
+                own_names = list(table.schema.field_names)
+                what = f"Column {one} not found in {table.name}."
+                raise InvalidError(what, columns=own_names, remedy=did_you_mean(one, own_names))
         own = dict.fromkeys(spelled(table.schema, (one,), sensitive)[0] for one in wanted)
         fields = [table.schema.field(one) for one in own]
     for item in fields:

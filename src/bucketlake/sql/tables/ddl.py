@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bucketlake.catalog import SYSTEM_DATABASE
-from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
+from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError, did_you_mean
 from bucketlake.spark.settings import setting_of
 from bucketlake.spark.types import quoted
 from bucketlake.sql.tables import partitions
@@ -232,9 +232,9 @@ class _Use:
             return
         database = names.database(lake, parts) if len(parts) <= 2 else parts[-1]
         if database != SYSTEM_DATABASE and not lake.catalog.database_exists(database):
-            raise NotFoundError(
-                "no such database", database=database, remedy="CREATE DATABASE first, or SHOW DATABASES"
-            )
+            known = lake.catalog.list_databases()
+            remedy = did_you_mean(database, known) or "CREATE DATABASE first, or SHOW DATABASES"
+            raise NotFoundError("no such database", database=database, remedy=remedy)
         lake.current_database, lake.in_spark_catalog = database, False
 
 

@@ -54,6 +54,10 @@ def describe(cursor: Cursor) -> Statement | None:
     word = "" if column is None or cursor.subject is None else _deltas(cursor.subject)
     if word and cursor.accept("."):
         raise _no_word(word, f"{column}.{cursor.identifier()}")
+    if column is not None and cursor.sees("."):
+        raise UnsupportedError(
+            "DESCRIBE of a member of a column", column=column, remedy=f"DESCRIBE … {column} shows its whole type"
+        )
     return _Describe(extended, column, partition)
 
 

@@ -160,7 +160,8 @@ def _meant(statement: str, place: int | None) -> str | None:
     if place is not None:
         around = re.match(r"\w*", statement[place:]), re.search(r"(?<!`)\b(\w+)\s*\Z", statement[:place])
         here, before = (found[0].strip().upper() if found is not None else "" for found in around)
-        named = around[1] is not None and _is_name(statement[: around[1].start()])
+        dotted = statement[place : place + 1] == "."  # what is before it is a name
+        named = around[1] is not None and (dotted or _is_name(statement[: around[1].start()]))
         stand = [here] if named else [here, before]
         asked += [(word, _CLAUSES) for word in stand if word not in _KEYWORDS]
     near = next((found for word, known in asked if (found := _nearest(word, known))), None)

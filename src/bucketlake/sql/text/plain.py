@@ -16,8 +16,19 @@ _ZONES = (
 
 def with_quoted(text: str) -> str:
     """The text, names with `$` in backticks, as Spark reads them: Flink's `SELECT * FROM t$snapshots`."""
-    if "$" not in text:
-        return text
+    return splice(text, _quoted(text)) if "$" in text else text
+
+
+def before_quotes(written: str, place: int) -> int:
+    """Where in the text as it was written a place of its `with_quoted` is."""
+    for start, end, quoted in _quoted(written) if "$" in written else ():
+        if place <= start:
+            break
+        place = place - 2 if place >= start + len(quoted) else min(place - 1, end)
+    return place
+
+
+def _quoted(text: str) -> list[tuple[int, int, str]]:
     tokens = tokenize(text)
     pieces: list[tuple[int, int, str]] = []
     start = end = 0  # of the name that the last tokens are
@@ -29,7 +40,7 @@ def with_quoted(text: str) -> str:
             pieces.append((start, end, f"`{text[start:end]}`"))
         elif token.kind == "word":
             start, end = token.start, token.end
-    return splice(text, pieces)
+    return pieces
 
 
 def plain_pieces(text: str) -> list[tuple[int, int, str]]:
