@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from bucketlake.errors import UnsupportedError
+
 _NAME = r"(?:`((?:[^`]|``)+)`|\"((?:[^\"]|\"\")+)\"|([\w$]+))"
 _TABLE = rf"\s*ALTER\s+TABLE\s+(?:IF\s+EXISTS\s+)?(?:ONLY\s+)?(?:{_NAME}\s*\.\s*)*{_NAME}\s+"
 _RENAME = re.compile(rf"RENAME\s+COLUMN\s+{_NAME}\s+TO\s+{_NAME}\s*", re.IGNORECASE)
@@ -17,17 +19,37 @@ _RENAME_SHORT = re.compile(
 _CHANGE = re.compile(rf"CHANGE\s+(?:COLUMN\s+)?{_NAME}\s+{_NAME}\s+\S.*", re.IGNORECASE | re.DOTALL)
 
 
-def renames_in(statements: Iterable[str]) -> dict[str, str]:
-    """Old name to newest name, over statements in their order."""
+def renames_in(statements: Iterable[str], table: str = "") -> dict[str, str]:
+    """Every name that a column had, to its newest, over statements in their order; what one of them renames, it renames
+    at once.
+
+    Raises: UnsupportedError where columns change places, or a name had two columns: which of them an event means, its
+    names do not say. `table`: told then.
+    """
     found: dict[str, str] = {}
     for text in statements:
-        for old, new in _renamed(text):
-            earlier = [name for name, now in found.items() if now == old]
-            for name in earlier:
-                found[name] = new
-            if not earlier:
-                found[old] = new
-    return {old: new for old, new in found.items() if old != new}
+        pairs = {old: new for old, new in _renamed(text) if old != new}
+        found = {old: pairs.get(now, now) for old, now in found.items()}
+        for old, new in pairs.items():
+            if found.setdefault(old, new) != new:
+                raise _ambiguous([old, new, found[old]], table)
+    found = {old: new for old, new in found.items() if old != new}
+    for name in found:
+        last, steps = name, 0
+        while last in found and steps <= len(found):
+            last, steps = found[last], steps + 1
+        if last in found:
+            raise _ambiguous([name, found[name]], table)
+    return found
+
+
+def _ambiguous(names: Iterable[str], table: str) -> UnsupportedError:
+    return UnsupportedError(
+        "renames of the source that give a column the name of another",
+        table=table,
+        columns=sorted(set(names)),
+        remedy="rename the table's columns likewise, and start behind these statements under another checkpoint",
+    )
 
 
 def _renamed(text: str) -> list[tuple[str, str]]:

@@ -39,10 +39,11 @@ def changes_for(
     """
     own = {item.name: item for item in fields}
     changes: list[SchemaChange] = []
-    for old, new in renames.items():
-        if old in own and new not in own:
-            changes.append(RenameColumn((old,), new))
-            own[new] = replace(own.pop(old), name=new)
+    waiting = {old: new for old, new in renames.items() if old in own}
+    while free := [old for old, new in waiting.items() if new not in own]:
+        old, new = free[0], waiting.pop(free[0])  # it may leave its name to one that waits
+        changes.append(RenameColumn((old,), new))
+        own[new] = replace(own.pop(old), name=new)
     for column in given:
         found = own.get(column.name)
         if found is None:

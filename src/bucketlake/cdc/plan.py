@@ -152,12 +152,13 @@ def _named(shape: Shape, rules: Rules, renames: Mapping[str, str], target: str) 
     """By name in the lake: the columns of a shape."""
     found: dict[str, SourceColumn] = {}
     have = {rules.name(column.name) for column in shape.columns}
+    given = {new for old, new in renames.items() if old in have}  # names that other columns are about to get
     for column in shape.columns:
         name = rules.name(column.name)
-        seen = {name}
-        while name in renames and renames[name] not in have and renames[name] not in seen:
-            name = renames[name]
-            seen.add(name)
+        new = renames.get(name, name)
+        # Where its name is a newer one of a column that goes by none of its older names, the rename has been.
+        if (name in given or name not in renames.values()) and (new not in have or new in renames):
+            name = new
         if name in found:
             raise InvalidError(
                 "two columns of the source have one name in the lake",

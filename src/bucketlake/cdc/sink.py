@@ -223,7 +223,7 @@ class CdcSink:
         if not self.job.truncates:
             wanted.truncated = None
         return bool(wanted.shapes) or (
-            (wanted.truncated is not None or bool(renames_in(text for _, text in wanted.statements)))
+            (wanted.truncated is not None or bool(renames_in((text for _, text in wanted.statements), target)))
             and self.job.catalog.table_exists(target)
         )
 
@@ -249,7 +249,7 @@ class CdcSink:
 
     def _plan(self, target: str, wanted: _Wanted) -> TablePlan:
         table = self.job.catalog.table(target) if self.job.catalog.table_exists(target) else None
-        renames = renames_in(text for _, text in wanted.statements)
+        renames = renames_in((text for _, text in wanted.statements), target)
         if table is not None:
             table.for_writing()
         return plan_table(target, table, wanted.shapes, self.job.rules, renames)
