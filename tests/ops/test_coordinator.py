@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.sim.clock import FakeClock
 from tests.sim.storage import MapStorage
-from tests.sim.tables import commit_of, create_table, data_file, partition, table_schema
+from tests.sim.tables import appended, commit_of, create_table, partition, table_schema
 
 from bucketlake.format.index.index_manifest import DELETION_VECTORS, DeletionVectorRange, IndexFile
 from bucketlake.ops.clean.expire import ExpireConfig, Limits, expire_snapshots
@@ -36,7 +36,7 @@ def store_of(**options: str) -> Store:
 
 
 def append(store: Store, names: Iterator[int], count: int, size: int, part: int = 1, **more: Any) -> list[Any]:
-    files = [data_file(f"f{next(names)}", sequences=(0, 99), file_size=size) for _ in range(count)]
+    files = [appended(f"f{next(names)}", sequences=(0, 99), file_size=size) for _ in range(count)]
     made = CommitMessage(partition(part), 0, -1, new_files=tuple(files), **more)
     commit_of(store, f"w{next(names)}").commit([made])
     return files
@@ -155,7 +155,7 @@ def test_lost_units_are_looked_for_again(names: Iterator[int]) -> None:
         done.append(unit)
         if len(done) == 1:
             commit_of(store, "d").commit([CommitMessage(partition(1), 0, -1, deleted_files=(files[0],))])
-        after = data_file(f"c{len(done)}", file_size=TARGET)
+        after = appended(f"c{len(done)}", file_size=TARGET)
         return [CommitMessage(unit.partition, 0, -1, compact_before=unit.files, compact_after=(after,))]
 
     assert run_job(Job.of(store, CoordinatedPlan(coordinator, work)), inline) is not None

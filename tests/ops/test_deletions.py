@@ -10,7 +10,7 @@ import pytest
 from pyroaring import BitMap, BitMap64
 from tests.sim.clock import FakeClock
 from tests.sim.storage import MapStorage
-from tests.sim.tables import NO_PARTITION, commit_of, create_table, data_file, message, partition, table_schema
+from tests.sim.tables import NO_PARTITION, appended, commit_of, create_table, message, partition, table_schema
 
 from bucketlake.errors import ConflictError, CorruptError, NotFoundError
 from bucketlake.format.index.deletion_vector import positions_of, vector_of
@@ -85,7 +85,7 @@ def test_vectors_grow() -> None:
 
 
 def test_masks_and_words() -> None:
-    file = data_file("a", sequences=(0, 129))
+    file = appended("a", sequences=(0, 129))
     vector = vector_of(np.array([0, 64, 66]), bits64=False)
     assert np.flatnonzero(deleted_mask(vector, file, "i")).tolist() == [0, 64, 66]
     assert dead_words(vector, file, "i").tolist() == [1, 5]
@@ -118,7 +118,7 @@ def committed(store: Store) -> tuple[Any, ...]:
     """A table with the files a and b, and how to commit vectors to it."""
     commit = commit_of(store)
     total = store.schema.bucket
-    commit.commit([message(data_file("a"), data_file("b"), part=NO_PARTITION, total=total)])
+    commit.commit([message(appended("a"), appended("b"), part=NO_PARTITION, total=total)])
 
     def mark(*names: str, replacing: Any = ()) -> tuple[Any, Any]:
         files = tuple(write_vectors(store, NO_PARTITION, 0, vectors(*names, rows=(1, 2))))
@@ -170,9 +170,7 @@ def test_vectors_and_rewrites_of_one_file_exclude_each_other(bucket: int) -> Non
     store = store_of(bucket)
     commit, mark = committed(store)
     _, (old,) = mark("a")
-    rewrite = message(
-        part=NO_PARTITION, total=bucket, compact_before=(data_file("a"),), compact_after=(data_file("c"),)
-    )
+    rewrite = message(part=NO_PARTITION, total=bucket, compact_before=(appended("a"),), compact_after=(appended("c"),))
     with pytest.raises(ConflictError, match="deleted rows of a file that this commit replaces"):
         commit.commit([rewrite])
     with pytest.raises(ConflictError, match="speaks of a file that is not live"):

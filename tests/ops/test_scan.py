@@ -11,6 +11,7 @@ from tests.sim.clock import FakeClock
 from tests.sim.storage import FaultStorage, MapStorage
 from tests.sim.tables import (
     NO_PARTITION,
+    appended,
     commit_of,
     create_table,
     data_file,
@@ -48,9 +49,10 @@ def store_of(storage: Any = None, **options: Any) -> Any:
     return create_table(storage or MapStorage(), FakeClock(), table_schema(**options))
 
 
-def with_values(name: str, keys: tuple[int, int], texts: tuple[str, str], **more: Any) -> Any:
+def with_values(name: str, keys: tuple[int, int], texts: tuple[str, str], keyed: bool = False, **more: Any) -> Any:
     stats = value_stats((1, keys[0], texts[0]), (1, keys[1], texts[1]))
-    return data_file(name, keys=keys, value_stats=stats, value_stats_cols=None, **more)
+    made = data_file if keyed else appended
+    return made(name, keys=keys, value_stats=stats, value_stats_cols=None, **more)
 
 
 def found(store: Any, where: str | Predicate) -> list[str]:
@@ -256,12 +258,12 @@ def test_append_files_are_pruned_by_every_column() -> None:
 def test_files_without_statistics_stay() -> None:
     store = store_of(keyed=False, bucket=-1)
     known = with_values("known", (0, 9), ("a", "b"))
-    only_k = data_file(
+    only_k = appended(
         "dense",
         value_stats=SimpleStats(*[with_arity_header(encode_row((v,), [BIGINT]), 1) for v in (50, 59)], (0,)),
         value_stats_cols=("k",),
     )
-    commit_of(store).commit([message(known, data_file("none"), only_k, total=-1)])
+    commit_of(store).commit([message(known, appended("none"), only_k, total=-1)])
     assert found(store, "k = 55") == ["dense", "none"]
     assert found(store, "v = 'zz'") == ["dense", "none"]
 
@@ -284,9 +286,9 @@ def test_statistics_follow_columns_through_schema_changes() -> None:
 
 def test_versions_of_a_row_are_pruned_together() -> None:
     store = store_of(bucket=1)
-    old = with_values("old", (0, 9), ("a", "c"), level=5)
-    new = with_values("new", (5, 6), ("x", "z"), sequences=(10, 19))
-    apart = with_values("apart", (100, 109), ("m", "n"), sequences=(20, 29))
+    old = with_values("old", (0, 9), ("a", "c"), level=5, keyed=True)
+    new = with_values("new", (5, 6), ("x", "z"), sequences=(10, 19), keyed=True)
+    apart = with_values("apart", (100, 109), ("m", "n"), sequences=(20, 29), keyed=True)
     commit_of(store).commit([message(old, new, apart, total=1)])
     assert found(store, "v = 'b'") == ["new", "old"], "the newer version decides"
     assert found(store, "v = 'm'") == ["apart"]
@@ -327,7 +329,7 @@ def test_append_tables_pack_in_file_order() -> None:
     options = {"source.split.target-size": "100 b", "source.split.open-file-cost": "10 b"}
     sizes = [60, 30, 5, 200, 5, 5]
     for n in reversed(range(6)):
-        one = data_file(f"f{n}", sequences=(n, n), file_size=sizes[n])
+        one = appended(f"f{n}", sequences=(n, n), file_size=sizes[n])
         commit_of(store).commit([message(one, part=NO_PARTITION, total=-1)])
     small = replace(store, options=store.options.with_(options))
     assert shape(small) == [(True, ["f0", "f1", "f2"]), (True, ["f3"]), (True, ["f4", "f5"])]

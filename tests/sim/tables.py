@@ -9,7 +9,8 @@ from typing import Any
 
 from bucketlake.env.env import Env
 from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry, SimpleStats
-from bucketlake.format.row.binary_row import encode_row, with_arity_header
+from bucketlake.format.metadata.stats import EMPTY_STATS
+from bucketlake.format.row.binary_row import EMPTY_ROW, encode_row, with_arity_header
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.messages import CommitMessage
@@ -80,6 +81,12 @@ def data_file(name: str, keys: tuple[int, int] = (0, 9), sequences: tuple[int, i
         "creation_time": 1_700_000_000_000,
     }
     return DataFile(**{**fields, **more})
+
+
+def appended(name: str, **more: Any) -> DataFile:
+    """A file of an append table."""
+    keyless: dict[str, Any] = {"min_key": EMPTY_ROW, "max_key": EMPTY_ROW, "key_stats": EMPTY_STATS}
+    return data_file(name, **{**keyless, **more})
 
 
 def message(*files: DataFile, part: bytes | None = None, bucket: int = 0, total: int = 2, **more: Any) -> CommitMessage:

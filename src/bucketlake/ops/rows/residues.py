@@ -21,12 +21,10 @@ import re
 from collections.abc import Sequence
 from math import gcd
 
-import pyarrow as pa
-
 from bucketlake.errors import CorruptError
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.row.hashing import assign_buckets
-from bucketlake.lazy import np
+from bucketlake.lazy import np, pa
 from bucketlake.ops.rows.assign import Codes
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import TableSchema
