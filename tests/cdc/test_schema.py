@@ -284,6 +284,15 @@ def test_a_column_takes_the_name_that_another_has_left(tmp_path: Path, statement
     assert not plan.changes
 
 
+def test_a_name_that_cannot_be_left_is_not_taken(tmp_path: Path) -> None:
+    catalog = bucketlake.open(tmp_path)
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", pa.schema([(name, pa.int32()) for name in "kabc"]))
+    shapes = [_shape(1, ("k", "INT"), ("b", "INT"), ("c", "INT"))]
+    with pytest.raises(UnsupportedError, match=r"column=b, new=c.*rename or drop the table's column 'c'"):
+        plan_table("db.t", table, shapes, Rules(), _renames("b c", "a b"))
+
+
 def _shape(number: int, *columns: tuple[str, str | None], keys: tuple[str, ...] = ()) -> Shape:
     made = tuple(SourceColumn(name, None if kind is None else _type(kind)) for name, kind in columns)
     return Shape(number, "db", "t", made, keys)

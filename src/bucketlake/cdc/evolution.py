@@ -35,7 +35,8 @@ def changes_for(
     """The changes after which columns `fields` hold rows of the columns `given`, none if they do. `renames`: old name
     to new, where the source says so.
 
-    Errors: UnsupportedError naming the column whose type cannot become what is needed.
+    Errors: UnsupportedError naming the column whose type cannot become what is needed, or that keeps a name that another
+    is to get.
     """
     own = {item.name: item for item in fields}
     changes: list[SchemaChange] = []
@@ -44,6 +45,15 @@ def changes_for(
         old, new = free[0], waiting.pop(free[0])  # it may leave its name to one that waits
         changes.append(RenameColumn((old,), new))
         own[new] = replace(own.pop(old), name=new)
+    for old in waiting:
+        if any(new == old and taker in own for taker, new in renames.items()):
+            raise UnsupportedError(
+                "a column of the source takes the name of another, which the table's column cannot leave",
+                table=table,
+                column=old,
+                new=waiting[old],
+                remedy=f"rename or drop the table's column '{waiting[old]}'",
+            )
     for column in given:
         found = own.get(column.name)
         if found is None:
