@@ -35,8 +35,8 @@ def changes_for(
     """The changes after which columns `fields` hold rows of the columns `given`, none if they do. `renames`: old name
     to new, where the source says so.
 
-    Errors: UnsupportedError naming the column whose type cannot become what is needed, or that keeps a name that another
-    is to get.
+    Errors: UnsupportedError naming the column whose type cannot become what is needed, or that has a name which another
+    is to get and cannot leave it.
     """
     own = {item.name: item for item in fields}
     changes: list[SchemaChange] = []
