@@ -46,3 +46,23 @@ def test_a_schema_that_lost_its_primary_key_is_told(tmp_path: Path, options: dic
     assert len(table.snapshots()) == snapshots
     schema.write_bytes(written)
     assert catalog.table("db.t").to_arrow().to_pylist() == rows
+
+
+@pytest.mark.parametrize("keys", [[], ["p", "q"]], ids=["lost", "more"])
+def test_nothing_is_appended_by_a_schema_of_other_partition_columns(tmp_path: Path, keys: list[str]) -> None:
+    """Nobody could read the table then, not even with its schema back."""
+    catalog = bucketlake.open(tmp_path)
+    catalog.create_database("db")
+    kinds = pa.schema([(name, pa.int32()) for name in "pqv"])
+    table = catalog.create_table("db.t", kinds, partition_keys=["p"])
+    rows = pa.table({"p": [1, 2], "q": [1, 1], "v": [1, 2]}, schema=kinds)
+    table.write_arrow(rows)
+    schema, files = Path(table.path, "schema", "schema-0"), sorted(Path(table.path).rglob("*"))
+    written = schema.read_bytes()
+    schema.write_text(json.dumps({**json.loads(written), "partitionKeys": keys}))
+    with pytest.raises(CorruptError, match=r"another number of partition columns than its schema.*schema-0, found=1"):
+        catalog.table("db.t").write_arrow(rows)
+    schema.write_bytes(written)
+    assert [path for path in sorted(Path(table.path).rglob("*")) if path.is_file()] == [p for p in files if p.is_file()]
+    catalog.table("db.t").write_arrow(rows)
+    assert catalog.table("db.t").to_arrow().num_rows == 4

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from bucketlake.errors import CorruptError
 from bucketlake.format.metadata.manifest import SEQUENCE, FileKind, ManifestFile
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot, unreadable
+from bucketlake.format.row.layout import ARITY_BYTES
 from bucketlake.ops.commit.manifests import WrittenList
 from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
@@ -23,12 +24,13 @@ def check_invariants(
     delta: WrittenList,
     changes: Changes,
 ) -> None:
-    """Raise CorruptError if a snapshot about to be published contradicts itself or its base.
+    """Raise CorruptError if a snapshot about to be published contradicts itself or its base, or the schema its base.
 
     Spec: docs/spec/commit.md#invariants
     """
     added = sum(1 for entry in changes.table if entry.kind == FileKind.ADD)
     old = () if base is None else store.data_manifests(base)
+    _check_partitions(store, base_list.manifests)
     failures = {
         "ids are contiguous": snapshot.id != (base.id + 1 if base else FIRST_SNAPSHOT_ID),
         "total = base + delta": snapshot.total_record_count
@@ -44,6 +46,22 @@ def check_invariants(
     broken = [rule for rule, failed in failures.items() if failed] + [f"{n} is in range" for n in unreadable(snapshot)]
     if broken:
         raise CorruptError("refused to publish a contradictory snapshot", snapshot=snapshot.id, broken=broken)
+
+
+def _check_partitions(store: Store, base: Sequence[ManifestFile]) -> None:
+    """Raise CorruptError where the base's files have other partition columns than the schema has: it has lost some, or
+    got them, and nobody could read what both say."""
+    expected = len(store.schema.partition_keys)
+    for manifest in base:
+        found = int.from_bytes(manifest.partition_stats.min_values[:ARITY_BYTES], "big")
+        if found not in (0, expected):  # 0 where a writer keeps no bounds
+            raise CorruptError(
+                "the table's files have another number of partition columns than its schema",
+                path=store.paths.schema(store.schema.id),
+                found=found,
+                partition_keys=list(store.schema.partition_keys),
+                remedy="restore the schema's file; nobody can change the partition columns of a table that has rows",
+            )
 
 
 def _net(manifests: Sequence[ManifestFile]) -> int:
