@@ -1,6 +1,9 @@
 """A data file once more with new values in some rows of some columns, its other columns copied as bytes.
 
     replace_columns(storage, file, path, Replacement(fields, modes, form), change) -> WrittenFile | None
+    join_files(storage, [Part(file, first), …], path, Joining(…)) -> WrittenFile | None
+
+The second puts files one behind the other and numbers their rows anew.
 
 Only parquet files, and only those that hold the columns just as they would be written now. None says that a file is not
 of these: nothing was written then, and its rows have to be written anew.
@@ -10,8 +13,8 @@ Spec: docs/spec/datafile.md#replaced-columns
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import pairwise
 from typing import BinaryIO
@@ -23,9 +26,10 @@ from bucketlake.env.storage import Storage
 from bucketlake.format.data.datafile import BROKEN, DEFAULT_BATCH, Recorded, WrittenFile, check_length, check_rows
 from bucketlake.format.data.file_format import FileFormat
 from bucketlake.format.data.parquet import ParquetSource, footer_stats
-from bucketlake.format.data.parquet_columns import ReplacedColumns
+from bucketlake.format.data.parquet_columns import ReplacedColumns, Writing
 from bucketlake.format.guard import decoding
 from bucketlake.format.metadata.stats import StatsCollector, StatsMode, limited
+from bucketlake.lazy import pq
 from bucketlake.types.model import DataField, arrow_schema
 from bucketlake.values import dataclass
 
@@ -57,21 +61,14 @@ def replace_columns(
             if columns is None:
                 return None
             found = _Groups(opened, file, replacement, columns.told)
-        out = storage.open_output(path)
-        try:
-            writing = columns.to(out)
+        with _output(storage, path) as out:
+            writing = Writing([columns], out)
             for number, (first, end) in enumerate(found.bounds):
                 places, new = change(first, end)
                 with reading():
                     writing.add(found.values(number, places, new))
             with reading():
                 metadata, size = writing.finish()
-            out.close()
-        except BaseException:
-            with suppress(Exception):
-                out.close()
-            storage.delete_all([path])
-            raise
         told = iter(footer_stats(metadata, [item for item in replacement.fields if item.name in columns.told]))
         other = iter(found.collector.result())
         stats = [
@@ -79,6 +76,119 @@ def replace_columns(
             for item, mode in zip(replacement.fields, replacement.modes, strict=True)
         ]
         return WrittenFile(path, size, metadata.num_rows, tuple(stats))
+
+
+@contextmanager
+def _output(storage: Storage, path: str) -> Iterator[BinaryIO]:
+    """A new file; it is gone where an error comes before its end."""
+    out = storage.open_output(path)
+    try:
+        yield out
+        out.close()
+    except BaseException:
+        with suppress(Exception):
+            out.close()
+        storage.delete_all([path])
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A file that is joined to others, and the number of its first row."""
+
+    file: Recorded
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """All columns that files have, the statistics that are kept of each, how files are written, and the column that
+    numbers rows. `before_group` is called before each row group."""
+
+    fields: tuple[DataField, ...]
+    modes: tuple[StatsMode, ...]
+    form: FileFormat
+    numbers: DataField
+    before_group: Callable[[], None]
+
+
+def join_files(storage: Storage, parts: Sequence[Part], path: str, joining: Joining) -> WrittenFile | None:
+    """Write the rows of these files, in their order, to `path`, numbered on from each part's first number, all else
+    copied as bytes; statistics are of all columns. None, and nothing is written, where a file holds other columns, has
+    another compression, or comes from a writer whose statistics are not known to be exact. On failure nothing stays.
+
+    Raises: NotFoundError, CorruptError, StorageError, naming the file that is read."""
+    with ExitStack() as stack:
+        sources: list[_Source] = []
+        for part in parts:
+            opened = stack.enter_context(storage.open_input(part.file.path))
+            with decoding(BROKEN, part.file.path):
+                source = _Source.of(opened, part, joining)
+            if source is None:
+                return None
+            sources.append(source)
+        modes = dict(zip((item.name for item in joining.fields), joining.modes, strict=True))
+        untold = sources[0].untold
+        collector = StatsCollector(untold, [modes[item.name] for item in untold])
+        with _output(storage, path) as out:
+            writing = Writing([source.columns for source in sources], out)
+            for source in sources:
+                at = source.part.first
+                for number, rows in enumerate(source.columns.group_rows):
+                    joining.before_group()
+                    with decoding(BROKEN, source.part.file.path):
+                        for batch in source.batches(number):
+                            collector.update(batch)
+                        numbers = pa.array(np.arange(at, at + rows))
+                        writing.add(pa.table([numbers], arrow_schema([joining.numbers])))
+                    at += rows
+            with decoding(BROKEN, path):
+                metadata, size = writing.finish()
+        other = dict(zip((item.name for item in untold), collector.result(), strict=True))
+        told = footer_stats(metadata, joining.fields)
+        stats = [
+            other[item.name] if item.name in other else limited(found, modes[item.name])
+            for item, found in zip(joining.fields, told, strict=True)
+        ]
+        return WrittenFile(path, size, metadata.num_rows, tuple(stats))
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """An open file that can be joined to others. `untold`: the columns whose statistics its footer does not have."""
+
+    part: Part
+    columns: ReplacedColumns
+    untold: tuple[DataField, ...]
+    reader: ParquetSource | None
+
+    @classmethod
+    def of(cls, opened: BinaryIO, part: Part, joining: Joining) -> _Source | None:
+        """None where its column chunks or its statistics cannot be taken over as they are."""
+        check_length(opened, part.file)
+        columns = ReplacedColumns.of(opened, [joining.numbers], joining.form, joining.fields)
+        if columns is None:
+            return None
+        kept = [item for item, mode in zip(joining.fields, joining.modes, strict=True) if mode.kind != "none"]
+        untold = tuple(item for item in kept if item.name not in columns.told)
+        reader = ParquetSource(opened, untold or [joining.numbers], remote="://" in part.file.path)
+        check_rows(part.file, reader.metadata.num_rows)
+        if not _is_own(reader.metadata, joining.form):
+            return None
+        return cls(part, columns, untold, reader if untold else None)
+
+    def batches(self, number: int) -> Iterator[pa.RecordBatch]:
+        """The untold columns of a row group."""
+        return iter(()) if self.reader is None else self.reader.group(number, DEFAULT_BATCH)
+
+
+def _is_own(metadata: pq.FileMetaData, form: FileFormat) -> bool:
+    """Whether Arrow, which does not shorten bounds, wrote a file with the compression that is asked for now."""
+    if not str(metadata.created_by).startswith("parquet-cpp-arrow"):
+        return False
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    found = {group.column(number).compression for group in groups for number in range(group.num_columns)}
+    return found <= {form.compression.upper()}
 
 
 class _Groups:

@@ -3,7 +3,7 @@
     file := "PAR1", column chunk*, column index*, offset index*, footer, its length, "PAR1"
 
     found = ReplacedColumns.of(opened, fields, form)    None where the file holds these columns otherwise
-    writing = found.to(out)
+    writing = Writing([found], out)                     of several files that hold the same: one behind the other
     writing.add(table)                                  the next row group: the columns' new table, None: as they are
     writing.finish()                                    the footer, and how many bytes there are
 
@@ -36,7 +36,7 @@ from bucketlake.values import dataclass
 COPIED = 8 << 20  # bytes that are read at once
 # Fields of a footer: FileMetaData, RowGroup, ColumnChunk, ColumnMetaData, SchemaElement, OffsetIndex, PageLocation.
 _SCHEMA, _ROWS, _GROUPS, _ENCRYPTION = 2, 3, 4, 8
-_CHUNKS, _TOTAL_BYTES, _GROUP_ROWS, _SORTING, _GROUP_OFFSET, _GROUP_COMPRESSED = 1, 2, 3, 4, 5, 6
+_CHUNKS, _TOTAL_BYTES, _GROUP_ROWS, _SORTING, _GROUP_OFFSET, _GROUP_COMPRESSED, _ORDINAL = 1, 2, 3, 4, 5, 6, 7
 _ELSEWHERE, _CHUNK_OFFSET, _META, _OFFSET_INDEX, _COLUMN_INDEX, _CRYPTO = 1, 2, 3, (4, 5), (6, 7), (8, 9)
 _PLAIN_BYTES, _COMPRESSED, _DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE, _BLOOM = 6, 7, 9, 10, 11, (14, 15)
 _NAME, _CHILDREN, _FIELD_ID = 4, 5, 9
@@ -80,8 +80,11 @@ class ReplacedColumns:
     _end: int
 
     @classmethod
-    def of(cls, file: BinaryIO, fields: Sequence[DataField], form: FileFormat) -> ReplacedColumns | None:
+    def of(
+        cls, file: BinaryIO, fields: Sequence[DataField], form: FileFormat, held: Sequence[DataField] = ()
+    ) -> ReplacedColumns | None:
         """None where the file does not hold each of these columns just as it would be written now, or is encrypted.
+        `held`: the columns that it must hold so, and no others.
 
         Raises: CorruptError."""
         size = file.seek(0, io.SEEK_END)
@@ -92,10 +95,12 @@ class ReplacedColumns:
         if get(tree, _ENCRYPTION) is not None:
             return None
         data = io.BytesIO()
-        sink = ParquetSink(data, fields, form)  # what a file of these columns would say
+        sink = ParquetSink(data, held or fields, form)  # what a file of these columns would say
         sink.close()
         own, there = _columns(_tree(data.getvalue())[0]), _columns(tree)
-        if any(item.name not in there or there[item.name][0] != own[item.name][0] for item in fields):
+        if any(name not in there or there[name][0] != shape for name, (shape, _) in own.items()):
+            return None
+        if held and list(there) != list(own):
             return None
         leaves = frozenset(leaf for item in fields for leaf in there[item.name][1])
         found = cls(file, tuple(fields), form, sink.told, leaves, tree, size - 8 - length)
@@ -105,10 +110,6 @@ class ReplacedColumns:
     def group_rows(self) -> list[int]:
         """The rows of each row group."""
         return [_known(get(group, _GROUP_ROWS)) for group in self.groups]
-
-    def to(self, out: BinaryIO) -> Writing:
-        """Begin to write the whole file."""
-        return Writing(self, _Output(out))
 
     @property
     def groups(self) -> list[Struct]:
@@ -156,25 +157,34 @@ class ReplacedColumns:
 
 
 class Writing:
-    """A file with replaced columns on its way out, row group by row group."""
+    """A file with replaced columns on its way out, row group by row group. Of several sources, which hold the same
+    columns, it has the row groups of all, in their order."""
 
-    def __init__(self, columns: ReplacedColumns, out: _Output) -> None:
-        self._columns, self._out = columns, out
+    def __init__(self, sources: Sequence[ReplacedColumns], out: BinaryIO) -> None:
+        self._sources, self._out = sources, _Output(out)
         self._written: list[tuple[_Chunk, int]] = []
-        self._count = 0
-        out.write(MAGIC)
+        self._rest = ((source, number) for source in sources for number in range(len(source.groups)))
+        self._out.write(MAGIC)
 
     def add(self, table: pa.Table | None) -> None:
         """Write the next row group. `table`: new values of the columns, as many as it has rows."""
-        self._written += self._columns.write_group(self._out, self._count, table)
-        self._count += 1
+        source, number = next(self._rest)
+        self._written += source.write_group(self._out, number, table)
 
     def finish(self) -> tuple[pq.FileMetaData, int]:
         """Write what stands behind the row groups; the footer and how many bytes the file has."""
         for fields in (_COLUMN_INDEX, _OFFSET_INDEX):
             for chunk, moved in self._written:
                 _write_index(self._out, chunk, fields, moved)
-        footer = closed(thrift.encode_struct(self._columns.tree))
+        tree = self._sources[0].tree
+        if len(self._sources) > 1:
+            rows = sum(sum(source.group_rows) for source in self._sources)
+            groups = [group for source in self._sources for group in source.groups]
+            for group in groups:
+                remove(group, _ORDINAL)
+            put(tree, _GROUPS, LIST, (STRUCT, groups))
+            put(tree, _ROWS, I64, rows)
+        footer = closed(thrift.encode_struct(tree))
         self._out.write(footer)
         return pq.read_metadata(pa.BufferReader(MAGIC + footer)), self._out.size
 

@@ -28,10 +28,10 @@ from bucketlake.format.metadata.stats import ColumnStats, decode_stats
 from bucketlake.ops.change.touched import Touched, numbered, path_of
 from bucketlake.ops.progress import refuse_stopped
 from bucketlake.ops.rows.carried import carried, carried_columns
+from bucketlake.ops.rows.one_file import keeps_columns
 from bucketlake.ops.rows.places import Places
 from bucketlake.ops.rows.roll import described, rolled, stats_modes
 from bucketlake.ops.table.store import Store
-from bucketlake.schema.file_indexes import index_specs
 from bucketlake.schema.schema import BucketMode, TableSchema
 from bucketlake.types.model import DataField, Root, arrow_schema, canonical_batch
 
@@ -90,17 +90,6 @@ class NewValues:
         if self._head is None:
             self._head = next(self._batches, None)
         return self._head
-
-
-def keeps_columns(store: Store, file: DataFile) -> bool:
-    """Whether a file may keep its other columns as they are, by what its manifest says: parquet of the present schema,
-    without indexes over its columns."""
-    if format_of(file.file_name) != "parquet" or file_format(store.options).name != "parquet":
-        return False
-    if file.embedded_index or file.extra_files or index_specs(store.options.raw) or file_format(store.options).maps:
-        return False
-    written = store.schema_of(file.schema_id)
-    return [(f.id, f.name, f.type) for f in written.fields] == [(f.id, f.name, f.type) for f in store.schema.fields]
 
 
 def rewrite_changed(store: Store, part: Sequence[tuple[int, Touched]], values: NewValues) -> list[DataFile]:

@@ -31,6 +31,7 @@ from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.commit.outcome import Outcome
 from bucketlake.ops.commit.partial import Partly
 from bucketlake.ops.compact.job import Group, Job, run_job
+from bucketlake.ops.compact.pending_whole import Pending, placed_whole
 from bucketlake.ops.compact.running import Runner, Work, here
 from bucketlake.ops.rows.one_file import read_key_values
 from bucketlake.ops.rows.residues import Residue, Share, fitting, may_meet, residue_of
@@ -70,6 +71,10 @@ class PendingUnit:
     share: Share = (0, 1)
     size: int = 0
     row_count: int = 0
+
+    def first_number(self, bucket: int) -> int:
+        """The sequence number of the first of its rows in a bucket."""
+        return self.starts.get(bucket, self.first) + self.before
 
 
 def units_pending(
@@ -142,6 +147,9 @@ def place_rows(store: Store, unit: PendingUnit) -> list[CommitMessage]:
 
     Memory: `write-buffer-size` and a few blocks. Errors as `write_batches`; then the files written are removed.
     """
+    whole = placed_whole(store, Pending(unit.partition, unit.total_buckets, unit.files, unit.share), unit.first_number)
+    if whole is not None:
+        return whole
     start = {(unit.partition, bucket): number + unit.before for bucket, number in unit.starts.items()}
     task = WriteTask(
         "",

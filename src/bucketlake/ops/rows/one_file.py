@@ -3,6 +3,7 @@
     layout = file_layout(store, file, fields)          what to read of it, and what becomes of that
     read_file(store, path, layout, condition)          what it holds; `layout.rows(batch)`: as the columns wanted
     read_key_values(store, folder, file)               both at once, for a file of a table with a primary key
+    keeps_columns(store, file)                         whether a new file can take over its columns as they are
 
 Spec: docs/spec/reading.md
 """
@@ -15,7 +16,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from bucketlake.errors import InvalidError, NotFoundError
-from bucketlake.format.data.datafile import Recorded, read_recorded
+from bucketlake.format.data.datafile import Recorded, file_format, read_recorded
 from bucketlake.format.data.file_format import format_of
 from bucketlake.format.data.pieces import piece_of
 from bucketlake.format.metadata.manifest import DataFile, FileSource
@@ -27,6 +28,7 @@ from bucketlake.ops.table.known import is_newer
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.evolution import ReadColumn, evolve_batch, read_mapping
+from bucketlake.schema.file_indexes import index_specs
 from bucketlake.schema.schema import KEY_FIELD_ID_START, KIND_FIELD, SEQUENCE_FIELD, TRACKING, TableSchema
 from bucketlake.types.encoded import fitting
 from bucketlake.types.model import DataField, Root, arrow_schema
@@ -158,6 +160,17 @@ def read_key_values(
     layout = file_layout(store, file, store.schema.key_value_fields).encoding(encoded)
     rows = read_file(store, store.paths.file_path(folder, file), layout, None, deleted)
     return within_bounds(store, folder, file, map(layout.rows, rows))
+
+
+def keeps_columns(store: Store, file: DataFile) -> bool:
+    """Whether columns of a file may be copied as they are into a new one, by what its manifest says: parquet of the
+    present schema, without indexes over its columns."""
+    if format_of(file.file_name) != "parquet" or file_format(store.options).name != "parquet":
+        return False
+    if file.embedded_index or file.extra_files or index_specs(store.options.raw) or file_format(store.options).maps:
+        return False
+    written = store.schema_of(file.schema_id)
+    return [(f.id, f.name, f.type) for f in written.fields] == [(f.id, f.name, f.type) for f in store.schema.fields]
 
 
 def read_file(

@@ -19,7 +19,7 @@ from bucketlake.file_names import own_uuid
 from bucketlake.format.data.datafile import DataFileWriter, WrittenFile, file_format
 from bucketlake.format.data.map_writing import Widths
 from bucketlake.format.file_index.container import FileIndexBuilder
-from bucketlake.format.metadata.manifest import DataFile, FileSource, SimpleStats
+from bucketlake.format.metadata.manifest import DataFile, FileSource
 from bucketlake.format.metadata.stats import EMPTY_STATS, ColumnStats, StatsMode, encode_dense, encode_stats
 from bucketlake.format.row.binary_row import EMPTY_ROW, encode_rows, with_arity_header
 from bucketlake.lazy import pc
@@ -246,13 +246,15 @@ class Roller:
         return replace(file, extra_files=(*file.extra_files, place.rsplit("/", 1)[-1]))
 
     def _key(self, row: pa.RecordBatch) -> bytes:
-        fields = self._schema.bound_fields(self._rolling.level)
-        encoded = encode_rows([row.column(item.name) for item in fields], [item.type for item in fields])
-        return with_arity_header(encoded.row(0), len(fields))
+        return stored_key(row, self._schema.bound_fields(self._rolling.level))
 
     def _described(self, current: _Open, written: WrittenFile) -> DataFile:
+        if current.last is not None:
+            keys = current.min_key, self._key(current.last)
+            bounds = KeyRange(*keys, current.min_sequence, current.max_sequence, current.deletes)
+            return described_keyed(self._store, written, bounds, self._rolling)
         own = len(written.stats) - len(self._schema.fields)
-        values, system = written.stats[own:], written.stats[:own]
+        values = written.stats[own:]
         name = written.path.rsplit("/", 1)[-1]
         if self._tracked:
             values = values[: -len(TRACKING)]
@@ -261,26 +263,13 @@ class Roller:
             known = current.max_sequence >= current.min_sequence
             numbers = (current.min_sequence, current.max_sequence) if known else None
             return of_tracked(file, self._schema, numbers, current.changed)
-        if current.last is None:
-            return file
-        return replace(
-            file,
-            min_key=current.min_key,
-            max_key=self._key(current.last),
-            key_stats=self._key_stats(system, values),
-            min_sequence_number=current.min_sequence,
-            max_sequence_number=current.max_sequence,
-            delete_row_count=current.deletes,
-        )
+        return file
 
-    def _key_stats(self, system: Sequence[ColumnStats], values: Sequence[ColumnStats]) -> SimpleStats:
-        """Over all key columns; thin files have them among the values."""
-        keys = self._schema.key_fields
-        found = list(system[: len(keys)])
-        if self._schema.thin_mode:
-            by_name = dict(zip(self._schema.field_names, values, strict=True))
-            found = [by_name[name] for name in self._schema.trimmed_primary_keys]
-        return encode_stats(found, _types(keys))
+
+def stored_key(row: pa.RecordBatch, fields: Sequence[DataField]) -> bytes:
+    """The key of a batch's only row as manifests have it."""
+    encoded = encode_rows([row.column(item.name) for item in fields], [item.type for item in fields])
+    return with_arity_header(encoded.row(0), len(fields))
 
 
 def rolled(
@@ -316,6 +305,39 @@ def described(store: Store, name: str, written: WrittenFile, rolling: Rolling = 
         delete_row_count=0,
         file_source=rolling.source,
         value_stats_cols=names,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """The first and last key of a keyed file, its least and greatest sequence number, and how many rows retract."""
+
+    min_key: bytes
+    max_key: bytes
+    min_sequence: int
+    max_sequence: int
+    deletes: int = 0
+
+
+def described_keyed(store: Store, written: WrittenFile, bounds: KeyRange, rolling: Rolling = NEW_FILES) -> DataFile:
+    """What a manifest says of a file with keys. `written.stats`: of `schema.file_fields`."""
+    schema = store.schema
+    own = len(written.stats) - len(schema.fields)
+    system, values = written.stats[:own], written.stats[own:]
+    file = described(store, written.path.rsplit("/", 1)[-1], replace(written, stats=values), rolling)
+    keys = schema.key_fields
+    found = list(system[: len(keys)])
+    if schema.thin_mode:  # such files have them among the values
+        by_name = dict(zip(schema.field_names, values, strict=True))
+        found = [by_name[name] for name in schema.trimmed_primary_keys]
+    return replace(
+        file,
+        min_key=bounds.min_key,
+        max_key=bounds.max_key,
+        key_stats=encode_stats(found, _types(keys)),
+        min_sequence_number=bounds.min_sequence,
+        max_sequence_number=bounds.max_sequence,
+        delete_row_count=bounds.deletes,
     )
 
 
