@@ -15,7 +15,10 @@ from tests.peers.flink import FlinkPaimon
 from tests.profile import first
 
 import bucketlake
+from bucketlake.format.data.column_rewrite import join_files
 from bucketlake.ops.buckets import dealt
+from bucketlake.ops.compact import pending_whole
+from bucketlake.ops.compact.postpone_compact import place_pending
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.write.postpone_write import write_counted
 from bucketlake.ops.write.prepare import prepare_write
@@ -125,6 +128,30 @@ def test_each_compacts_what_the_other_left_pending(
     turns.agree(merging=True, flink=False)
     compact_here(turns)
     turns.agree()
+
+
+def test_flink_goes_on_with_files_that_were_copied(
+    flink: FlinkPaimon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"bucket": "-2", **PENDING, "postpone.default-bucket-num": "8"}
+    turns = Turns(flink, tmp_path, Case("copied", "", KV, lambda maker: None, [], ["k"], options))
+    copied = []
+    monkeypatch.setattr(pending_whole, "join_files", lambda *given: copied.append(given) or join_files(*given))
+    monkeypatch.setattr(pending_whole, "JOINED_BYTES", 1)
+    monkeypatch.setattr(dealt, "DEALT_BYTES", 1)
+    for first_key in (200, 0):
+        turns.ours(kv(first_key, first_key + 200, "ours"))
+    place_pending(turns.maker.table.refresh().store)
+    assert len(copied) == 8 and not turns.pending()
+    turns.agree()
+    turns.theirs(kv(150, 250, "theirs"))
+    compact_by_flink(turns)
+    turns.agree()
+    turns.ours(kv(100, 300, "ours again"))
+    compact_here(turns)
+    assert len(copied) == 16
+    turns.agree()
+    assert listing(flink, [turns.name])[turns.name] == listed_here(turns.maker.table.refresh())
 
 
 @pytest.mark.slow
