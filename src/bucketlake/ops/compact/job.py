@@ -267,7 +267,7 @@ class Job:
     def discard(self) -> None:
         """Remove what is written of groups that will not be whole any more, or whose commit was broken off again."""
         self._drop([*(group for group in self.groups.values() if group.left), *self.ready])
-        self.ready = []
+        self.groups, self.ready = {}, []
 
     def finish(self) -> Snapshot | None:
         """The newest snapshot; raises why the job failed, or that others always came first."""
@@ -318,6 +318,8 @@ def _round(jobs: Sequence[Job], tasks: Sequence[Task], run: Runner) -> None:
         _follow(jobs, tasks, running)
         for job in jobs:
             job.flush()
+            if job.failed is not None:
+                job.discard()
     except BaseException as interrupt:
         _end(jobs, tasks, running, interrupt)
         raise

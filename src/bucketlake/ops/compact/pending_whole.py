@@ -80,6 +80,8 @@ def placed_whole(store: Store, pending: Pending, first_number: Callable[[int], i
     written are removed."""
     if not _takes_whole(store) or not all(keeps_columns(store, file) for file in pending.files):
         return None
+    if len(pending.files) * pending.share[1] > pending.total_buckets and any(map(_is_small, pending.files)):
+        return None  # some are joined; no need to open a thousand files to know it
     buckets = _by_bucket(store, pending, first_number)
     if buckets is None:
         return None
@@ -109,6 +111,10 @@ def _takes_whole(store: Store) -> bool:
     )
 
 
+def _is_small(file: DataFile) -> bool:
+    return file.file_size < JOINED_BYTES
+
+
 def _by_bucket(store: Store, pending: Pending, first_number: Callable[[int], int]) -> _Buckets | None:
     """The files of each bucket, in groups that one file takes, in the order of their keys; None where rows have to be
     sorted or merged."""
@@ -126,7 +132,7 @@ def _by_bucket(store: Store, pending: Pending, first_number: Callable[[int], int
         files.sort(key=lambda one: one.bounds[0])
         if any(not one.bounds[1] < other.bounds[0] for one, other in pairwise(files)):
             return None
-        if len(files) > 1 and min(one.file.file_size for one in files) < JOINED_BYTES:
+        if len(files) > 1 and any(_is_small(one.file) for one in files):
             return None
         groups = _groups(store, files)
         if groups is None:
