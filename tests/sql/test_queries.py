@@ -137,9 +137,60 @@ def test_session_options(shop: Lake) -> None:
         assert rows(shop, "SELECT count(*) FROM orders") == {(3,)}
         assert rows(shop, "SELECT count(*) FROM customers") == {(2,)}
         with pytest.raises(InvalidError, match="Only one of the following"):
-            shop.sql("SELECT count(*) FROM orders VERSION AS OF 2")
+            shop.sql("SELECT count(*) FROM orders TIMESTAMP AS OF now()")
     finally:
         shop.spark.conf.unset("spark.paimon.*.db.orders.scan.snapshot-id")
+
+
+@pytest.mark.parametrize("mode", ["default", "from-snapshot"])
+def test_a_clause_takes_the_place_of_the_sessions_snapshot(shop: Lake, mode: str) -> None:
+    options = {"spark.paimon.*.db.orders.scan.snapshot-id": "1", "spark.paimon.*.db.orders.scan.mode": mode}
+    shop.sql("CALL sys.create_tag('db.orders', 'second', 2)")
+    newest = len(shop.table("orders").snapshots())
+    now = rows(shop, "SELECT count(*) FROM orders")
+    try:
+        for key, value in options.items():
+            shop.spark.conf.set(key, value)
+        assert rows(shop, "SELECT count(*) FROM orders") == {(3,)}
+        assert rows(shop, f"SELECT count(*) FROM orders VERSION AS OF {newest}") == now
+        assert rows(shop, f"SELECT count(*) FROM orders /*+ OPTIONS('scan.version' = '{newest}') */") == now
+        with pytest.raises(InvalidError, match="(?i)only one"):
+            shop.sql("SELECT count(*) FROM orders VERSION AS OF 'second'")
+    finally:
+        for key in options:
+            shop.spark.conf.unset(key)
+
+
+def test_a_clause_is_not_lost_to_the_sessions_scan_mode(shop: Lake) -> None:
+    shop.spark.conf.set("spark.paimon.*.db.orders.scan.mode", "latest-full")
+    try:
+        with pytest.raises(InvalidError, match=r"scan\.snapshot-id must be null when you use latest-full"):
+            shop.sql("SELECT count(*) FROM orders VERSION AS OF 1")
+    finally:
+        shop.spark.conf.unset("spark.paimon.*.db.orders.scan.mode")
+
+
+def test_a_time_may_be_asked_of_another_table(shop: Lake) -> None:
+    first = "SELECT commit_time FROM `orders$snapshots` WHERE snapshot_id = 1"
+    assert rows(shop, f"SELECT count(*) FROM orders TIMESTAMP AS OF ({first})") == {(3,)}
+    assert rows(shop, f"SELECT count(*) FROM orders TIMESTAMP AS OF (SELECT max(t) FROM ({first}) AS s(t)) o") == {(3,)}
+    with pytest.raises(AnalysisException, match="nope"):
+        shop.sql("SELECT count(*) FROM orders TIMESTAMP AS OF (SELECT nope FROM customers)")
+
+
+@pytest.mark.parametrize(
+    ("statement", "line", "column"),
+    [
+        ("ALTER TABLE orders$branch_x ADD COLUMN", 1, 39),
+        ("ALTER TABLE orders$branch_x\n  ADD COLUMN c", 2, 15),
+    ],
+)
+def test_errors_behind_a_name_with_a_dollar_point_where_the_user_wrote(
+    shop: Lake, statement: str, line: int, column: int
+) -> None:
+    with pytest.raises(InvalidError) as found:
+        shop.sql(statement)
+    assert (found.value.details["line"], found.value.details["column"]) == (line, column)
 
 
 ERRORS = {

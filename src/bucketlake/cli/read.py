@@ -35,7 +35,7 @@ class Reading(OfTable, Where):
     columns: Annotated[
         str | None, Option("--columns", "-c", metavar="NAMES", help="Only these, separated by commas.")
     ] = None
-    limit: Annotated[int | None, Option("--limit", "-n", min=0, help="At most this many rows.")] = None
+    limit: Annotated[int | None, Option("--limit", "-n", min=0, help="At most this many rows; 0: all.")] = None
 
     def names(self) -> list[str] | None:
         """The columns asked for; None: all."""

@@ -51,7 +51,7 @@ def validate_schema(schema: TableSchema) -> None:
     _check_bucket_key(schema)
     _check_bucket(schema, options)
     _check_upsert_key(schema, options)
-    _check_scan_mode(options)
+    check_scan_mode(options)
     _check_column_names(schema)
     _check_field_options(schema)
     _check_sequence(schema, options)
@@ -174,14 +174,19 @@ _STARTS = {
 }
 
 
-def _check_scan_mode(options: TableOptions) -> None:
+def check_scan_mode(options: TableOptions) -> None:
+    """Whether the options name what their `scan.mode` begins with, and nothing else. `scan.version` may stand for what
+    from-snapshot asks for: which option it is depends on the table's tags. Errors: InvalidError."""
     mode = options.get("scan.mode")
     if not options.is_set("scan.mode"):
         return
     wanted = _STARTS.get(mode)
     if wanted is not None:
         found = [key for key in wanted if options.is_set(key)]
-        _need(len(found) == 1, f"must set only one key in [{','.join(wanted)}] when you use {mode} for scan.mode")
+        later = mode == "from-snapshot" and not found and options.is_set("scan.version")
+        _need(
+            later or len(found) == 1, f"must set only one key in [{','.join(wanted)}] when you use {mode} for scan.mode"
+        )
         others = ("scan.version", *dict.fromkeys(key for keys in _STARTS.values() for key in keys if key not in wanted))
         given = [key for key in others[mode != "incremental" :] if options.is_set(key)]
         _need(not given, f"[{','.join(given)}] must be null when you set [{','.join(found)}]")

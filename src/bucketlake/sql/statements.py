@@ -30,6 +30,7 @@ from bucketlake.sql.rows import copy_into, delete, insert_forms, merge_forms, up
 from bucketlake.sql.tables import alter, analyze, ddl, describe, foreign, show, views
 from bucketlake.sql.text import names
 from bucketlake.sql.text.cursor import Cursor
+from bucketlake.sql.text.habits import told_place
 from bucketlake.sql.text.parsed import Parse, Statement, execute
 from bucketlake.sql.text.plain import before_quotes, with_quoted
 from bucketlake.sql.text.scripts import split_statements
@@ -93,11 +94,26 @@ def run(lake: Lake, statement: str, args: Any = None, given: Mapping[str, Any] |
     except BucketlakeError as error:
         if isinstance(error, (NotFoundError, AlreadyExistsError)):
             with_condition(error, text)
-        own = as_sparks(error)
+        own = as_sparks(_as_written(error, text, written))
         if own is error:
             raise
         raise own.with_traceback(error.__traceback__) from None
     return result if result is not None else lake.nothing
+
+
+def _as_written(error: BucketlakeError, text: str, written: str) -> BucketlakeError:
+    """An error about `text`, names with `$` in backticks, as one about what was written; others as they are."""
+    told = dict(error.details)
+    if text == written:
+        return error
+    if told.get("statement") == text:
+        told["statement"] = written
+    line, column = told.get("line"), told.get("column")
+    if isinstance(line, int) and isinstance(column, int):
+        place = sum(map(len, text.splitlines(keepends=True)[: line - 1])) + column - 1
+        if all(told.get(key) == value for key, value in told_place(text, place).items()):
+            told.update(told_place(written, before_quotes(written, place)))
+    return error if told == error.details else type(error)(error.what, remedy=error.remedy, **told)
 
 
 def _run(lake: Lake, statement: str, args: Any, braces: Braces | None) -> DataFrame | None:

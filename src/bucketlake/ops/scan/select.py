@@ -14,6 +14,7 @@ from bucketlake.ops.table.auto_tags import earlier_tags, tag_time
 from bucketlake.ops.table.remedies import tag_remedy
 from bucketlake.ops.table.store import Store
 from bucketlake.options.options import TableOptions
+from bucketlake.schema.validation import check_scan_mode
 from bucketlake.types.wall_clock import epoch_of
 from bucketlake.values import dataclass
 
@@ -67,9 +68,37 @@ def select_snapshot(store: Store) -> Selection:
     since this handle was opened, InvalidError for options that contradict each other or a time before the first
     snapshot, UnsupportedError for modes that need more than one snapshot.
     """
-    found = _selected(store, store.options)
+    found = _selected(store, versioned(store))
     store.check_holds(found.snapshot)
     return found
+
+
+def versioned(store: Store) -> TableOptions:
+    """The store's options, `scan.version` said by the option that it stands for: a tag's name, else a watermark, else a
+    snapshot's id. It takes the place of that option, which the session may have set, as with Apache Paimon.
+
+    Errors: NotFoundError for a text that is none of these, InvalidError where a `scan.mode` asks for another option.
+    """
+    options = store.options
+    if not options.is_set("scan.version"):
+        return options
+    version = str(options.get("scan.version"))
+    mark = version.removeprefix(WATERMARK_PREFIX)
+    if store.find_tag(version) is not None:
+        meant = {"scan.tag-name": version}
+    elif mark != version and _whole(mark) is not None:
+        meant = {"scan.watermark": mark}
+    elif version.isdecimal() and _whole(version.lstrip("0") or "0") is not None:
+        meant = {"scan.snapshot-id": version}
+    else:
+        raise NotFoundError(
+            f"Cannot find a time travel version for {version}: Tag '{version}' doesn't exist",
+            table=store.paths.root,
+            remedy=tag_remedy(version, store.tag_names()),
+        )
+    options = options.with_({"scan.version": None, **meant})
+    check_scan_mode(options)
+    return options
 
 
 def _selected(store: Store, options: TableOptions) -> Selection:
@@ -102,7 +131,7 @@ def _mode(options: TableOptions) -> str:
     given = one_place(options)
     if options.is_set("scan.timestamp-millis") or options.is_set("scan.timestamp"):
         return "from-timestamp"
-    if given or options.is_set("scan.version"):
+    if given:
         return "from-snapshot"
     if options.is_set("scan.file-creation-time-millis"):
         return "from-file-creation-time"
@@ -155,30 +184,11 @@ def _by_name(store: Store, options: TableOptions) -> Snapshot:
         return _at_watermark(store, int(options.get("scan.watermark")))
     if options.is_set("scan.tag-name"):
         return store.tag(options.get("scan.tag-name"))
-    if options.is_set("scan.version"):
-        return _by_version(store, str(options.get("scan.version")))
     raise InvalidError("scan.mode from-snapshot needs one of", options=list(TRAVEL_KEYS[:3]))
 
 
 def _by_id(store: Store, options: TableOptions, mode: str) -> Snapshot:
     return store.snapshot(_required(options, "scan.snapshot-id", mode))
-
-
-def _by_version(store: Store, version: str) -> Snapshot:
-    tag = store.find_tag(version)
-    if tag is not None:
-        return tag
-    mark = version.removeprefix(WATERMARK_PREFIX)
-    watermark, number = _whole(mark), _whole(version.lstrip("0") or "0") if version.isdecimal() else None
-    if mark != version and watermark is not None:
-        return _at_watermark(store, watermark)
-    if number is not None:
-        return store.snapshot(number)
-    raise NotFoundError(
-        f"Cannot find a time travel version for {version}: Tag '{version}' doesn't exist",
-        table=store.paths.root,
-        remedy=tag_remedy(version, store.tag_names()),
-    )
 
 
 def time_of(options: TableOptions) -> int | None:

@@ -435,7 +435,7 @@ def _attach(
                         "SQL: AS OF after a table function", clause=clause.value, remedy="leave out one of them"
                     )
                 reference.until = clause.end
-                reference.options.update(clause.options if isinstance(clause, Hint) else clause.scan(lake))
+                reference.options.update(clause.options if isinstance(clause, Hint) else clause.scan(lake, run))
                 moved = True
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
@@ -14,6 +14,8 @@ from bucketlake.sql.text.tokens import Token
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from bucketlake.spark.session import Lake
 
 _STOPS = (
@@ -38,14 +40,15 @@ class Travel:
     start: int
     end: int
 
-    def scan(self, lake: Lake) -> dict[str, str]:
-        """The scan options that it means, as upstream's Spark connector reads it: a version is a snapshot id or tag."""
+    def scan(self, lake: Lake, run: Callable[[Lake, str], DataFrame]) -> dict[str, str]:
+        """The scan options that it means, as upstream's Spark connector reads it: a version is a snapshot id or tag.
+        `run`: runs a query, for a time may be asked of another lake table."""
         if self.kind == "version":
             cursor = Cursor(self.value)
             version = cursor.literal()
             cursor.end()
             return {"scan.version": version}
-        rows = lake.spark.sql(f"SELECT unix_millis(CAST({self.value} AS TIMESTAMP))").collect()
+        rows = run(lake, f"SELECT unix_millis(CAST({self.value} AS TIMESTAMP))").collect()
         if rows[0][0] is None:
             raise InvalidError("TIMESTAMP AS OF is null", value=self.value, remedy="give a timestamp")
         return {"scan.timestamp-millis": str(rows[0][0])}
