@@ -20,7 +20,7 @@ from bucketlake.ops.scan.system_tables import read_view
 from bucketlake.ops.stream.limits import Limits
 from bucketlake.ops.stream.position import Position
 from bucketlake.ops.stream.source import Source
-from bucketlake.schema.change import SetOption
+from bucketlake.schema.change import AddColumn, SetOption
 from bucketlake.table import Table
 
 from .streams import ALL, KEYED, SCHEMA, Reader, make, rows_of
@@ -487,6 +487,47 @@ def test_a_rescale_that_is_told_as_an_overwrite_loses_no_key(tmp_path: Path, num
     table.write_arrow(pa.table({"k": [1], "v": [9]}, schema=SCHEMA))
     reader.read_all()
     assert reader.state == {**{key: key for key in range(8)}, 1: 9}
+
+
+@pytest.mark.parametrize("change", ["rescale", "back"])
+def test_an_overwrite_of_real_buckets_does_not_tell_what_pending_rows_hide(tmp_path: Path, change: str) -> None:
+    """Pending rows, told as they came, are newer than those of real buckets, which the overwrite tells anew."""
+    table = make(tmp_path, True, {**KEYED["postpone"], "streaming-read-overwrite": "true"})
+    table.write_arrow(pa.table({"k": [1, 2], "v": [1, 1]}, schema=SCHEMA))
+    table.compact()
+    reader, one_by_one = Reader(table), Reader(table)
+    if change == "back":
+        table.write_arrow(rows_of(table, k=3, v=1), postpone_batch_write_fixed_bucket="true")
+        table.write_arrow(rows_of(table, k=2, v=2))
+        table.write_arrow(rows_of(table, k=2, v=3), postpone_batch_write_fixed_bucket="true")
+        table.rollback_to_as_latest(table.snapshots()[-2].id)
+    else:
+        table.write_arrow(pa.table({"k": [1, 3], "v": [2, 2]}, schema=SCHEMA))
+        table.rescale(4)
+    wanted = {row["k"]: row["v"] for row in table.refresh().to_arrow(postpone_merge_on_read=True).to_pylist()}
+    for each, limits in ((reader, ALL), (one_by_one, Limits(max_files=1))):
+        each.read_all(limits)
+        assert each.state == wanted == {1: 1 if change == "back" else 2, 2: 2 if change == "back" else 1, 3: wanted[3]}
+
+
+def test_a_stream_that_runs_while_a_branch_takes_the_tables_place_is_started_again(tmp_path: Path) -> None:
+    """It reads by a schema whose number is another's now: files of that were called damaged."""
+    table = make(tmp_path, True, {"bucket": "1"})
+    table.write_arrow(rows_of(table, k=1, v=1))
+    reader = Reader(table)
+    reader.read_all()
+    table.create_tag("then")
+    table.create_branch("other", "then")
+    reader.table = table.alter(AddColumn("mine", "INT"))
+    branch = bucketlake.open(str(tmp_path / "wh")).table("db.t$branch_other").alter(AddColumn("theirs", "INT"))
+    branch.write_arrow([{"k": 2, "v": 2, "theirs": 3}])
+    table.refresh().fast_forward("other")
+    for _ in range(2):
+        with pytest.raises(ConflictError, match=r"not the table's any more.*start the query again"):
+            reader.step()
+    reader.table = bucketlake.open(str(tmp_path / "wh")).table("db.t")
+    reader.read_all()
+    assert reader.state == {1: 1, 2: 2}
 
 
 def test_a_table_that_is_gone_is_not_an_empty_one(tmp_path: Path) -> None:

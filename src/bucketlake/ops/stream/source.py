@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import field, replace
 
-from bucketlake.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.errors import ConflictError, CorruptError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.ops.clean.consumers import Place, advance_consumer, place_of_consumer
 from bucketlake.ops.scan.select import INCREMENTAL_KEYS, Selection, epoch_of_text
@@ -276,6 +276,7 @@ class Source:
     def _checked(self, at: Position) -> Position:
         """The position, if what was read before it is still what the table went on from."""
         self._check_history(at)
+        self._check_schema()
         latest = self.store.latest_snapshot_id() or 0
         gone = at.snapshot <= latest and self.store.find_changes(at.snapshot) is None
         if gone and not self.store.options.get(IGNORE_EXPIRED):
@@ -318,6 +319,20 @@ class Source:
                 newest=latest,
                 remedy=remedy,
             )
+
+    def _check_schema(self) -> None:
+        """Raise ConflictError where the schema that the stream reads by is none of the table's: a fast-forward may have
+        put another one into its place, by which files of that number are written since."""
+        try:
+            self.store.check_here()
+        except (ConflictError, NotFoundError) as error:
+            raise ConflictError(
+                "the schema that the stream reads by is not the table's any more",
+                table=self.store.paths.root,
+                schema=self.store.schema.id,
+                remedy="start the query again: under the same checkpoint where a branch was fast-forwarded, under another "
+                "where the table was dropped and made anew",
+            ) from error
 
     def _made(self) -> int:
         """When the table was created, as is written now: not what this handle remembers. 0 where that is not known."""

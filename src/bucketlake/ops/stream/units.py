@@ -17,7 +17,16 @@ from bucketlake.ops.buckets.postpone import ordered_by_partition
 from bucketlake.ops.rows.column_files import refuse_changes
 from bucketlake.ops.scan.incremental import difference, rescaled
 from bucketlake.ops.scan.pruning import Pruner
-from bucketlake.ops.scan.scan import Scan, changelog_entries, check_apart, delta_entries, entry_filter, plan
+from bucketlake.ops.scan.scan import (
+    EntryFilter,
+    Scan,
+    changelog_entries,
+    check_apart,
+    delta_entries,
+    entry_filter,
+    live_entries,
+    plan,
+)
 from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.scan.splits import overlapping, split_of
 from bucketlake.ops.stream.untold import PRODUCER, left_untold, waiting_below
@@ -135,14 +144,15 @@ def _check_same_table(store: Store, snapshot: Snapshot) -> None:
 
 
 def _replaced_pending(store: Store, before: Snapshot, after: Snapshot) -> list[Split] | None:
-    """Of an overwrite where pending rows, told as they came, went or came: all rows that its partitions had, and all
-    that they have. None where there are none."""
+    """Of an overwrite in whose partitions rows are pending, which were told as they came and lie above those of real
+    buckets: all rows that the partitions had, and all that they have. None where no rows are pending."""
     if store.schema.bucket_mode is not BucketMode.POSTPONE:
         return None
-    touched = delta_entries(store, after)
-    if all(entry.bucket != POSTPONE_BUCKET for entry in touched):
+    places = {entry.partition for entry in delta_entries(store, after)}
+    waiting = EntryFilter(partitions=frozenset(places), buckets=frozenset({POSTPONE_BUCKET}))
+    if not any(live_entries(store, one, waiting) for one in (before, after)):
         return None
-    places, reading = {entry.partition for entry in touched}, store.with_options(_PENDING_TOO)
+    reading = store.with_options(_PENDING_TOO)
     scans = (Scan(selection=Selection(one), min_level=0) for one in (before, after))
     gone, came = ([split for split in plan(reading, scan).splits if split.partition in places] for scan in scans)
     return [*(replace(split, files=(), parts=(), before=split) for split in gone), *came]
