@@ -330,8 +330,8 @@ class Source:
                 "the schema that the stream reads by is not the table's any more",
                 table=self.store.paths.root,
                 schema=self.store.schema.id,
-                remedy="start the query again: under the same checkpoint where a branch was fast-forwarded, under another "
-                "where the table was dropped and made anew",
+                remedy="start the query again: under the same checkpoint where a branch was fast-forwarded, under "
+                "another where the table was dropped and made anew",
             ) from error
 
     def _made(self) -> int:
