@@ -12,7 +12,7 @@ from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, FaultStorage, MapStorage,
 
 from bucketlake.catalog import Catalog
 from bucketlake.env.env import Env
-from bucketlake.errors import StorageError
+from bucketlake.errors import CorruptError, StorageError
 from bucketlake.format.metadata.snapshot import CommitKind
 from bucketlake.format.metadata.statistics import TableStatistics
 from bucketlake.ops.commit.analyze import commit_statistics, statistics_of
@@ -55,6 +55,26 @@ def test_a_snapshot_of_its_own(storage: MapStorage) -> None:
     assert statistics_of(table.store, table.latest_snapshot()) == stats  # later snapshots keep them
     table.alter(AddColumn("v", parse_type_text("INT", "spark"))).write_arrow(pa.table({"k": [4]}))
     assert statistics_of(table.store, table.latest_snapshot()) is None  # of another schema
+
+
+@pytest.mark.parametrize("data", [b"[]", b'{"snapshotId": 1}', None])
+@pytest.mark.parametrize("count", ["true", '"2"', "1.5", "-1", str(1 << 63), "[1]"])
+def test_a_statistics_file_that_is_damaged_is_named(storage: MapStorage, data: bytes | None, count: str) -> None:
+    """As a system table it failed with an error of Arrow's."""
+    table = table_on(storage)
+    commit_statistics(table.store, "me", TableStatistics(1, 0, 2, 100))
+    (path,) = files(storage)
+    text = f'{{"snapshotId": 1, "schemaId": 0, "mergedRecordCount": {count}}}'
+    storage.delete(path)
+    if data is not None:
+        storage.write(path, text.encode() if count != "true" else data)
+    shown = Catalog(Env(storage, FakeClock(next(SEEDS))), "/wh").table("t$statistics")
+    with pytest.raises(CorruptError, match=rf"statistics.*{path}.*ANALYZE TABLE"):
+        shown.to_arrow()
+    assert table.refresh().to_arrow()["k"].to_pylist() == [1, 2]
+    assert [one.code[:10] for one in table.fsck().findings] == ["statistics"]
+    commit_statistics(table.store, "me", TableStatistics(1, 0, 2, 100))
+    assert shown.refresh().to_arrow().num_rows == 1
 
 
 def test_statistics_go_with_their_last_snapshot(storage: MapStorage) -> None:

@@ -104,8 +104,17 @@ def test_a_consumer_inside_of_a_snapshot_goes_on_there(tmp_path: Path, mode: str
 def test_a_consumer_whose_file_is_damaged_is_named(tmp_path: Path, data: bytes) -> None:
     table = make(tmp_path, True, {"bucket": "1"})
     table.store.env.storage.write(table.store.paths.consumer("me"), data)
-    with pytest.raises(CorruptError, match=r"not a consumer.*consumer-me"):
+    for key in range(2):
+        table.write_arrow(rows_of(table, k=key, v=0))
+    named = r"not a consumer.*consumer-me.*: restore the file, or .*CALL sys.reset_consumer"
+    with pytest.raises(CorruptError, match=named):
         Source.of(table.with_options(consumer_id="me").store).origin()
+    if b"index" not in data:
+        with pytest.raises(CorruptError, match=named):
+            table.expire_snapshots(retain_max=1, retain_min=1)
+    table.reset_consumer("other", 1)
+    assert table.clear_consumers(excluding="other") == ["me"]
+    assert table.consumers() == {"other": 1}
 
 
 def test_how_far_consumers_are_behind(tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ Spec: docs/spec/statistics.md
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Any
 
-from bucketlake.format.guard import decoding, json_object
+from bucketlake.format.guard import decoding, integer, json_object
 from bucketlake.schema.schema import pretty_json
 from bucketlake.values import dataclass
 
@@ -53,6 +53,9 @@ _COLUMN = {
     "avgLen": "average_length",
     "maxLen": "maximum_length",
 }
+ANEW = "compute them anew: ANALYZE TABLE … COMPUTE STATISTICS"
+_NUMBERS = ("colId", "distinctCount", "nullCount", "avgLen", "maxLen")
+_WHOLE = ("snapshotId", "schemaId", "mergedRecordCount", "mergedRecordSize")
 
 
 def encode_statistics(statistics: TableStatistics) -> bytes:
@@ -71,16 +74,24 @@ def encode_statistics(statistics: TableStatistics) -> bytes:
 
 def decode_statistics(data: bytes, path: str = "statistics") -> TableStatistics:
     """What a statistics file says; CorruptError names it. Keys that are not known are passed over."""
-    with decoding("not statistics of a table", path):
+    with decoding("not statistics of a table", path, ANEW):
         found = json_object(data)
-        columns = {
-            name: ColumnStatistics(**{own: one[key] for key, own in _COLUMN.items() if one.get(key) is not None})
-            for name, one in (found.get("colStats") or {}).items()
-        }
-        return TableStatistics(
-            int(found["snapshotId"]),
-            int(found["schemaId"]),
-            found.get("mergedRecordCount"),
-            found.get("mergedRecordSize"),
-            columns,
-        )
+        columns = {name: _column(name, one) for name, one in (found.get("colStats") or {}).items()}
+        snapshot, schema, count, size = (found.get(key) for key in _WHOLE)
+        if snapshot is None or schema is None:
+            raise ValueError("it names no snapshot and schema")
+        _check_numbers(found, _WHOLE)
+        return TableStatistics(snapshot, schema, count, size, columns)
+
+
+def _column(name: str, found: Mapping[str, Any]) -> ColumnStatistics:
+    if not isinstance(found, dict) or found.get("colId") is None:
+        raise ValueError(f"column {name!r:.100} has no colId")
+    _check_numbers(found, _NUMBERS)
+    return ColumnStatistics(**{own: found[key] for key, own in _COLUMN.items() if found.get(key) is not None})
+
+
+def _check_numbers(found: Mapping[str, Any], keys: Iterable[str]) -> None:
+    for key in keys:
+        if found.get(key) is not None and not integer(found[key]):
+            raise ValueError(f"{key} is {found[key]!r:.100}")

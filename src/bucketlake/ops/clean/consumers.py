@@ -14,7 +14,7 @@ from typing import Any
 from bucketlake.errors import InvalidError, NotFoundError
 from bucketlake.format.guard import decoding, integer, json_object
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
-from bucketlake.ops.table.store import Store
+from bucketlake.ops.table.store import CONSUMER_REMEDY, Store
 from bucketlake.schema.schema import pretty_json
 from bucketlake.values import dataclass
 
@@ -114,7 +114,7 @@ def place_of_consumer(store: Store, name: str) -> Place | None:
         data = store.env.storage.read(path)
     except NotFoundError:
         return None
-    with decoding("not a consumer", path):
+    with decoding("not a consumer", path, CONSUMER_REMEDY):
         found = json_object(data)
         following: Any
         following, index, full = found.get("nextSnapshot"), found.get("index", 0), found.get("full", False)
@@ -132,7 +132,7 @@ def clear_consumers(store: Store, including: str | None = None, excluding: str |
     wanted, unwanted = _pattern(including or ".*"), None if excluding is None else _pattern(excluding)
     gone = [
         name
-        for name in store.consumers()
+        for name in store.consumer_names()
         if wanted.fullmatch(name) and not (unwanted is not None and unwanted.fullmatch(name))
     ]
     for name in gone:

@@ -9,9 +9,10 @@ from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any
 
-from bucketlake.errors import NotFoundError
-from bucketlake.format.guard import decoding, integer, json_object
+from bucketlake.errors import CorruptError, NotFoundError
+from bucketlake.format.guard import decoding, json_object
 from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.format.metadata.statistics import ANEW, decode_statistics
 from bucketlake.lazy import pa
 from bucketlake.ops.system.model import (
     BATCH,
@@ -295,11 +296,13 @@ def _statistics(store: Store, ask: Ask) -> Iterator[pa.RecordBatch]:
     if snapshot is None or snapshot.statistics is None:
         return
     path = store.paths.statistics(snapshot.statistics)
-    with decoding("not a statistics file", path):
-        found = json_object(store.env.storage.read(path))
-        if not (integer(found.get("snapshotId")) and integer(found.get("schemaId"))):
-            raise ValueError("it names no snapshot and schema")
-        stats = pretty_json(found.get("colStats") or {})
+    try:
+        data = store.env.storage.read(path)
+    except NotFoundError as error:
+        raise CorruptError("the table's statistics are missing", path=path, remedy=ANEW) from error
+    decode_statistics(data, path)
+    found = json_object(data)
+    stats = pretty_json(found.get("colStats") or {})
     columns = {
         "snapshot_id": longs(lambda one: one["snapshotId"]),
         "schema_id": longs(lambda one: one["schemaId"]),

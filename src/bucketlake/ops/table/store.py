@@ -258,12 +258,15 @@ class Store:
     def consumers(self) -> dict[str, int]:
         """The snapshot that each consumer reads next, by its name."""
         found = {}
-        for info in self.env.storage.list(self.paths.consumer_dir):
-            name = info.name.removeprefix("consumer-")
-            if name != info.name and not info.is_dir:
-                with suppress(NotFoundError):
-                    found[name] = next_snapshot(self.env.storage, info.path)
-        return dict(sorted(found.items()))
+        for name in self.consumer_names():
+            with suppress(NotFoundError):
+                found[name] = next_snapshot(self.env.storage, self.paths.consumer(name))
+        return found
+
+    def consumer_names(self) -> list[str]:
+        """Names of all consumers, sorted; whatever their files hold."""
+        names = [info.name for info in self.env.storage.list(self.paths.consumer_dir) if not info.is_dir]
+        return sorted(name[len(_CONSUMER) :] for name in names if name.startswith(_CONSUMER) and name != _CONSUMER)
 
     def branches(self) -> list[str]:
         """Names of all branches but the main one, sorted."""
@@ -556,10 +559,14 @@ def numbers_of(infos: Iterable[FileInfo], prefix: str) -> list[int]:
     return sorted(number for number in found if number is not None)
 
 
+_CONSUMER = "consumer-"
+CONSUMER_REMEDY = "restore the file, or let the consumer begin elsewhere: CALL sys.reset_consumer"
+
+
 def next_snapshot(storage: Storage, path: str) -> int:
     """The snapshot that the consumer in a file reads next. NotFoundError, CorruptError."""
     data = storage.read(path)
-    with decoding("not a consumer", path):
+    with decoding("not a consumer", path, CONSUMER_REMEDY):
         following: Any = json_object(data).get("nextSnapshot")
         if not integer(following):
             raise ValueError(f"nextSnapshot is {following!r:.100}")
