@@ -20,6 +20,7 @@ from bucketlake.catalogs.repair import repair
 from bucketlake.errors import (
     AlreadyExistsError,
     CommitError,
+    CorruptError,
     InvalidError,
     NotFoundError,
     StorageError,
@@ -164,6 +165,17 @@ def test_views_are_stored_as_paimon_stores_them(catalog: Catalog) -> None:
     with pytest.raises(NotFoundError):
         catalog.drop_view("v")
     catalog.drop_view("v", ignore_if_missing=True)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"query": "SELECT 1", "dialects": 3, "fields": []}'])
+def test_a_view_that_is_damaged_is_named_and_can_be_made_anew(catalog: Catalog, text: str) -> None:
+    catalog.create_view("good", View((), "SELECT 1"))
+    rows(catalog).set_view("default", "v", text, False)
+    with pytest.raises(CorruptError, match=r"not a view.*default\.v.*: make it anew: CREATE OR REPLACE VIEW"):
+        catalog.view("v")
+    assert catalog.list_views() == ["good", "v"] and catalog.view("good") is not None
+    catalog.create_view("v", View((), "SELECT 2"), replace=True)
+    assert catalog.view("v") == View((), "SELECT 2")
 
 
 def test_a_views_dialects_change_one_by_one(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from bucketlake.catalogs.names import Identifier
 from bucketlake.catalogs.rest_client import RestClient, connected
 from bucketlake.catalogs.rest_keeper import RestKeeper
 from bucketlake.catalogs.rest_token import TokenStorage
-from bucketlake.catalogs.view_schema import view_from_json, view_to_json
+from bucketlake.catalogs.view_schema import ANEW, view_from_json, view_to_json
 from bucketlake.env.env import Clock, Env, SystemClock
 from bucketlake.env.object_store import STORAGE_PREFIXES, open_env, storage_for
 from bucketlake.errors import (
@@ -218,7 +218,7 @@ class RestMetastore:
             found = self.client.get("databases", name.database, "views", name.table)
         except (UnsupportedError, NotFoundError):
             return None
-        with decoding("not a view of a REST catalog", name.text):
+        with decoding("not a view of a REST catalog", name.text, ANEW):
             schema = found["schema"]
             if not isinstance(schema, dict):
                 raise ValueError("it has no schema")

@@ -22,7 +22,7 @@ from bucketlake.catalogs.names import Identifier
 from bucketlake.catalogs.sql_lock import Locks, SqlKeeper, told
 from bucketlake.catalogs.sql_rows import Rows
 from bucketlake.catalogs.sql_settings import settings_of
-from bucketlake.catalogs.view_schema import view_from_json, view_to_json
+from bucketlake.catalogs.view_schema import ANEW, view_from_json, view_to_json
 from bucketlake.env.database import Database
 from bucketlake.env.env import Env
 from bucketlake.env.local import LocalStorage
@@ -218,7 +218,7 @@ class SqlMetastore:
         return None if text is None else self._view(text, name)
 
     def _view(self, text: str, name: Identifier) -> View:
-        with decoding("not a view", name.text):
+        with decoding("not a view", name.text, ANEW):
             found = json.loads(text)
             if not isinstance(found, dict):
                 raise ValueError("no object")

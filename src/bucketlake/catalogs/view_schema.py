@@ -13,6 +13,8 @@ from bucketlake.format.guard import decoding
 from bucketlake.types.model import format_field
 from bucketlake.types.parse import parse_field
 
+ANEW = "make it anew: CREATE OR REPLACE VIEW, or DROP VIEW"
+
 
 def view_to_json(view: View) -> dict[str, Any]:
     """`ViewSchema` of the REST catalog's document."""
@@ -27,7 +29,7 @@ def view_to_json(view: View) -> dict[str, Any]:
 
 def view_from_json(found: Mapping[str, Any], source: str) -> View:
     """The view that a `ViewSchema` tells of. CorruptError where it is none; `source`: where it was found."""
-    with decoding("not a view", source):
+    with decoding("not a view", source, ANEW):
         query, comment = found["query"], found.get("comment")
         texts = [found.get(part) or {} for part in ("dialects", "options")]
         if not isinstance(query, str) or not isinstance(comment, (str, type(None))):
