@@ -54,6 +54,7 @@ _COLUMN = {
     "maxLen": "maximum_length",
 }
 ANEW = "compute them anew: ANALYZE TABLE … COMPUTE STATISTICS"
+_UNKNOWN = -1  # Apache Paimon's size of rows that it did not measure
 _NUMBERS = ("colId", "distinctCount", "nullCount", "avgLen", "maxLen")
 _WHOLE = ("snapshotId", "schemaId", "mergedRecordCount", "mergedRecordSize")
 
@@ -93,5 +94,5 @@ def _column(name: str, found: Mapping[str, Any]) -> ColumnStatistics:
 
 def _check_numbers(found: Mapping[str, Any], keys: Iterable[str]) -> None:
     for key in keys:
-        if found.get(key) is not None and not integer(found[key]):
+        if found.get(key) is not None and not integer(found[key], low=_UNKNOWN):
             raise ValueError(f"{key} is {found[key]!r:.100}")
