@@ -224,7 +224,7 @@ def _selection(store: Store, other: Store, own: Selection) -> Selection:
     """What is read of the other branch: its own tag of the name, else what it was at the time of this one's."""
     if not _travels(store):
         return select_snapshot(other)
-    name = store.options.text("scan.tag-name") or store.options.text("scan.version")
+    name = store.options.text("scan.version") or store.options.text("scan.tag-name")
     tag = other.find_tag(name) if name and name in other.tag_names() else None
     if tag is not None:
         return Selection(tag)
