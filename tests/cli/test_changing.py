@@ -279,6 +279,8 @@ def test_watch(run: Run, own: str, tmp_path: Path) -> None:
     lines = pass_.out.splitlines()
     assert pass_.status == 0
     assert ['"kind": "leads"' in lines[0], len(lines)] == [True, 3]
+    idle = run("watch", "--once", "--only", "expire_tags", warehouse=own)
+    assert idle.out.splitlines()[-1] == "nothing was due"
     rules = tmp_path / "rules.json"
     rules.write_text('[{"action": "compact", "full": true}]')
     done = run("watch", "--once", "--rules", str(rules), warehouse=own)

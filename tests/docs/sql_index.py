@@ -109,7 +109,7 @@ WORKS = "works"
 STATEMENTS: tuple[Statement, ...] = (
     ("CREATE", "`CREATE DATABASE`, `CREATE TABLE` [`PARTITIONED BY`, `TBLPROPERTIES`, `LOCATION`], `… AS SELECT`, `… LIKE`", WORKS, "ddl.md"),
     ("CREATE", "`CREATE [OR REPLACE] TEMPORARY VIEW`", WORKS + "; pins its snapshot", "ddl.md"),
-    ("CREATE", "`CREATE VIEW`", WORKS + " in SQL and REST catalogs; refused by name: a file system catalog holds none", "ddl.md"),
+    ("CREATE", "`CREATE VIEW`", WORKS + " in SQL and REST catalogs; over lake tables refused by name in a file system catalog, which holds none; others are Spark's", "ddl.md"),
     ("CREATE", "`CREATE [TEMPORARY] FUNCTION`", "Spark's; refused by name in the lake's databases, and where its body reads lake tables", "functions.md"),
     ("REPLACE", "`REPLACE TABLE`, `CREATE OR REPLACE TABLE`, with `AS SELECT`", WORKS, "ddl.md"),
     ("DROP", "`DROP TABLE`, `DROP DATABASE`, `DROP VIEW`", WORKS, "ddl.md"),

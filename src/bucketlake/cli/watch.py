@@ -57,6 +57,8 @@ def watch(given: Watch) -> None:
 
     made = service.Service(chosen, lease=given.lease, on_event=tell, on_progress=drawn)
     events = service.maintain(given.catalog, made, once=given.once)
+    if given.once and not given.json and all(event.kind in ("leads", "nothing") for event in events):
+        print("nothing was due", flush=True)
     lacking = given.once and any(event.kind in ("failed", "stopped") for event in events)
     raise Exit(1 if lacking else 0)
 
