@@ -13,7 +13,7 @@ import pyarrow as pa
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.ops.buckets.postpone import pending_store
 from bucketlake.ops.rows.assign import slices
-from bucketlake.ops.rows.residues import MODULUS, Residue, residues
+from bucketlake.ops.rows.residues import Residue, residues
 from bucketlake.ops.rows.roll import PENDING, Roller
 from bucketlake.ops.table.store import Store
 from bucketlake.paths import POSTPONE_BUCKET
@@ -22,10 +22,11 @@ DEALT_BYTES = 64 << 20  # Arrow bytes of a partition from which its rows are dea
 
 
 class PendingRoller:
-    """A `Roller` of pending rows: same calls. Rows of one key stay in their order, rows of others do not."""
+    """A `Roller` of pending rows: same calls. Rows of one key stay in their order, rows of others do not. `modulus`:
+    how many residues there are; 1: all rows go to one file after the other."""
 
-    def __init__(self, store: Store, partition: bytes) -> None:
-        self._store, self._partition = store, partition
+    def __init__(self, store: Store, partition: bytes, modulus: int) -> None:
+        self._store, self._partition, self._modulus = store, partition, modulus
         self._held: list[pa.RecordBatch] = []  # until it is known how many there are
         self._held_bytes = 0
         self._rollers: list[Roller] = []  # one, or one a residue
@@ -43,7 +44,8 @@ class PendingRoller:
         self._held.append(batch)
         self._held_bytes += batch.nbytes
         if self._held_bytes >= DEALT_BYTES:
-            self._begin([Residue(number) for number in range(MODULUS)] if self._store.schema.bucket_keys else [None])
+            dealt = self._modulus > 1 and bool(self._store.schema.bucket_keys)
+            self._begin([Residue(number, self._modulus) for number in range(self._modulus)] if dealt else [None])
 
     def flush(self) -> None:
         """Encode some of what is pending."""
@@ -74,6 +76,6 @@ class PendingRoller:
         if len(self._rollers) == 1:
             self._rollers[0].write(batch)
             return
-        order, spans = slices(residues(self._store.schema, batch))
+        order, spans = slices(residues(self._store.schema, batch, self._modulus))
         for number, start, end in spans:
             self._rollers[number].write(batch.take(pa.array(order[start:end])))

@@ -4,6 +4,7 @@ no others.
     mark       := "r" <number> "of" <modulus> "-"      in the file's name, behind "-w-"
     number     := a row's bucket if there were <modulus> buckets
 
+    modulus_for(options, parallelism)       how many residues a partition's rows are dealt out by
     residue_of(store, file)                 what a file's name says
     may_meet(residue, total, share)         whether rows of these buckets can lie there
     residue.check(buckets, total, file)     that they lie nowhere else
@@ -27,11 +28,13 @@ from bucketlake.format.row.hashing import assign_buckets
 from bucketlake.lazy import np, pa
 from bucketlake.ops.rows.assign import Codes
 from bucketlake.ops.table.store import Store
+from bucketlake.options.options import TableOptions
 from bucketlake.schema.schema import TableSchema
 from bucketlake.types.model import type_text
 from bucketlake.values import dataclass
 
-MODULUS = 8
+MODULUS = 8  # where nobody knows how many buckets there will be
+MOST = 16  # files that a task writes side by side
 Share = tuple[int, int]
 """(k, n): the buckets whose number modulo n is k."""
 
@@ -43,7 +46,7 @@ class Residue:
     """The rows whose bucket, if there were `modulus`, would be `number`."""
 
     number: int
-    modulus: int = MODULUS
+    modulus: int
 
     @property
     def mark(self) -> str:
@@ -61,10 +64,22 @@ class Residue:
             )
 
 
-def residues(schema: TableSchema, rows: pa.RecordBatch) -> Codes:
-    """The number of each row's residue, of `MODULUS`."""
+def modulus_for(options: TableOptions, parallelism: int) -> int:
+    """By how many residues rows of a partition are dealt out: the number of buckets that a compaction would give it, so
+    that each file is one bucket's, if that does not depend on rows to come and is small. `parallelism`: as of
+    `buckets_for_compaction`, 0 if it is not known. 1: they are not dealt out."""
+    if options.get("postpone.target-row-num-per-bucket") is not None:
+        return MODULUS
+    number = parallelism
+    if options.is_set("postpone.default-bucket-num"):
+        number = int(options.get("postpone.default-bucket-num"))
+    return number if 1 <= number <= MOST else MODULUS
+
+
+def residues(schema: TableSchema, rows: pa.RecordBatch, modulus: int) -> Codes:
+    """The number of each row's residue."""
     fields, function = schema.select(schema.bucket_keys), schema.table_options.get("bucket-function.type")
-    return np.asarray(assign_buckets(rows, fields, MODULUS, function), np.int64)
+    return np.asarray(assign_buckets(rows, fields, modulus, function), np.int64)
 
 
 def residue_of(store: Store, file: DataFile) -> Residue | None:

@@ -132,7 +132,8 @@ class WriteTask:
     partitions without a bucket yet and how many they get, there a row's bucket follows from its hash, in any task.
     Cross-partition tables: `key_base`, the snapshot that keys are looked up in (0: none; None: keys are not looked up),
     and `key_index`, what is known of it. All rows of a key must go to one task.
-    `changelog`: whether flushes write changelog files, if the table's changelog producer is input."""
+    `changelog`: whether flushes write changelog files, if the table's changelog producer is input. `parallelism`: how
+    many tasks a compaction would run at once, which gives partitions of postpone tables their buckets; 0: not known."""
 
     commit_user: str
     task: int = 0
@@ -149,3 +150,4 @@ class WriteTask:
     key_index: KeyIndex | None = None
     first_load: dict[bytes, int] = field(default_factory=dict)
     changelog: bool = True
+    parallelism: int = 0

@@ -29,6 +29,7 @@ from bucketlake.ops.rows.assign import Codes, slices
 from bucketlake.ops.rows.described import keeping
 from bucketlake.ops.rows.incoming import Incoming
 from bucketlake.ops.rows.managed_blobs import Packing
+from bucketlake.ops.rows.residues import modulus_for
 from bucketlake.ops.rows.roll import NEW_FILES, Roller, Rolling
 from bucketlake.ops.rows.row_ids import is_tracked
 from bucketlake.ops.rows.spill import MOST_RUNS, Spill, pieces
@@ -254,7 +255,9 @@ class TaskWriter:
             partition, bucket = self._assigner.groups[number]
             pending = bucket == POSTPONE_BUCKET
             group.roller = (
-                PendingRoller(self._store, partition) if pending else Roller(self._store, partition, bucket, NEW_FILES)
+                PendingRoller(self._store, partition, modulus_for(self._store.options, self._task.parallelism))
+                if pending
+                else Roller(self._store, partition, bucket, NEW_FILES)
             )
         for batch in batches:
             group.roller.write(batch)

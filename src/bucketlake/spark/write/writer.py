@@ -42,6 +42,7 @@ from bucketlake.schema.merging import Merging
 from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema
 from bucketlake.spark import instants
 from bucketlake.spark.assignment import Rules
+from bucketlake.spark.cluster import parallelism
 from bucketlake.spark.maintain.compaction import after_write
 from bucketlake.spark.types import chars_are_text, collected, conform, literal, spark_type
 from bucketlake.spark.write import tasks
@@ -129,7 +130,7 @@ def write(spark: SparkSession, table: Table, frame: DataFrame | pa.Table, reques
     user = _commit_user(store, request)
     count, overwrite = tasks.task_count(spark) + 1, request.mode == "overwrite"
     prepared = partial(prepare_write, store, tasks=count, commit_user=user, overwrite=overwrite)
-    template = on_newest(store, lambda: prepared(store.latest_snapshot()))
+    template = replace(on_newest(store, lambda: prepared(store.latest_snapshot())), parallelism=parallelism(spark))
     if request.operation in CHANGES:
         template = for_changes(store, template)
     request.tell(f"writing to {table.name}")
