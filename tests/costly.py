@@ -98,6 +98,7 @@ STAY: Mapping[str, int] = {
     "tests/ops/test_orphans.py::test_a_file_stays_whose_name_a_manifest_tells_wrongly": 2,
     "tests/ops/test_orphans.py::test_exactly_the_strays_go": 2,
     "tests/ops/test_orphans.py::test_killed_writes_and_expiries_leave_only_orphans": 1,
+    "tests/ops/test_pending_whole.py::test_loads_in_key_order_are_copied": 6,
     "tests/ops/test_postpone.py::test_every_engine_and_mode": 3,
     "tests/ops/test_reformat.py::test_a_fault_at_any_step_changes_no_row": 2,
     "tests/ops/test_reformat.py::test_rows_levels_and_vectors_stay": 2,

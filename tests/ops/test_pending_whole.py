@@ -182,7 +182,7 @@ WRITES = st.lists(
 )
 
 
-@settings(max_examples=examples(25, 600), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(8, 300), deadline=None, suppress_health_check=list(HealthCheck))
 @given(WRITES, st.sampled_from([1, 2, 3, 4, 8, 16]), st.sampled_from(OPTIONS), st.booleans())
 def test_any_writes_are_placed_as_merged(
     tmp_path_factory: pytest.TempPathFactory, writes: Any, buckets: int, options: dict[str, str], again: bool
