@@ -265,15 +265,38 @@ def test_files_fill_up_to_the_target(tmp_path: Path) -> None:
     assert repr(table.refresh().to_arrow().sort_by("k").to_pylist()) == repr(rows(range(1000), 0).to_pylist())
 
 
-def test_files_of_other_programs_are_merged(tmp_path: Path) -> None:
-    """Their statistics may be shortened: a bound in a manifest would not be one of a row's."""
+def test_statistics_are_those_of_the_rows(tmp_path: Path) -> None:
+    """Whatever a footer says: other programs shorten bounds, and a damaged one hides rows from every later read."""
+    ours, merged = (create(tmp_path / way, postpone__default_bucket_num="8") for way in ("a", "b"))
+    for table in (ours, merged):
+        table.write_arrow(rows(range(100), 0))
+    for bucket, file in files(ours, pending=True):
+        path = path_of(ours, bucket, file)
+        place = pq.read_schema(path).names.index("text")
+        most = pq.read_metadata(path).row_group(0).column(place).statistics.max.encode()
+        data = path.read_bytes()
+        start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+        assert most in data[start:]
+        path.write_bytes(data[:start] + data[start:].replace(most, most[:-1] + b"!"))
+    assert placed(ours)
+    by_merging(merged)
+    assert told(ours) == told(merged)
+
+
+def test_damage_of_any_column_is_told_before_the_pending_file_goes(tmp_path: Path) -> None:
     table = create(tmp_path, postpone__default_bucket_num="8")
     table.write_arrow(rows(range(100), 0))
-    for bucket, file in files(table, pending=True):
-        path = path_of(table, bucket, file)
-        path.write_bytes(path.read_bytes().replace(b"parquet-cpp-arrow", b"parquet-cpp-other"))
-    assert not placed(table)
-    assert table.refresh().to_arrow().num_rows == 100
+    bucket, file = files(table, pending=True)[3]
+    path = path_of(table, bucket, file)
+    column = pq.read_metadata(path).row_group(0).column(pq.read_schema(path).names.index("text"))
+    start = column.dictionary_page_offset or column.data_page_offset
+    data = bytearray(path.read_bytes())
+    data[start + 5 : start + column.total_compressed_size - 5] = b"\xa5" * (column.total_compressed_size - 10)
+    path.write_bytes(data)
+    with pytest.raises(CorruptError, match=file.file_name):
+        place_pending(table.store)
+    assert len(files(table, pending=True)) == 8
+    assert not list(Path(table.path).glob("bucket-[0-9]*/*"))
 
 
 @pytest.mark.parametrize("step", range(3))
@@ -302,13 +325,12 @@ def test_a_copy_that_fails_leaves_nothing(tmp_path: Path, step: int) -> None:
 def test_a_file_that_cannot_be_taken_over_has_all_merged(tmp_path: Path) -> None:
     """Found out while another of its bucket has been copied."""
     table = create(tmp_path, postpone__default_bucket_num="1", target_file_row_num="30")
-    with patch.object(dealt, "DEALT_BYTES", 1 << 30):
-        for start in (0, 30):
-            table.write_arrow(rows(range(start, start + 30), 0))
-    (_, last) = max(files(table, pending=True), key=lambda found: found[1].min_key)
-    path = path_of(table, -2, last)
-    path.write_bytes(path.read_bytes().replace(b"parquet-cpp-arrow", b"parquet-cpp-other"))
-    place_pending(table.store)
+    table.write_arrow(rows(range(30, 60), 0))
+    table.alter(SetOption("file.compression", "lz4"))
+    table.refresh().write_arrow(rows(range(30), 0))
+    with patch.object(pending_whole, "join_files", wraps=pending_whole.join_files) as join:
+        assert not placed(table.refresh())
+    assert join.call_count == 2
     assert len(list(Path(table.path).glob("bucket-0/*"))) == len(files(table, pending=False))
     assert repr(table.refresh().to_arrow().sort_by("k").to_pylist()) == repr(rows(range(60), 0).to_pylist())
 

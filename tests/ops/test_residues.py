@@ -22,9 +22,10 @@ import bucketlake
 from bucketlake.errors import CorruptError
 from bucketlake.format.row.hashing import assign_buckets
 from bucketlake.ops.buckets import dealt
+from bucketlake.ops.buckets.postpone import modulus_for
 from bucketlake.ops.compact import postpone_compact
 from bucketlake.ops.compact.postpone_compact import PendingPlan, place_pending, units_pending
-from bucketlake.ops.rows.residues import MODULUS, Residue, fitting, may_meet, modulus_for, residue_of, residues
+from bucketlake.ops.rows.residues import MODULUS, Residue, fitting, may_meet, residue_of, residues
 from bucketlake.ops.rows.roll import Roller
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.write.prepare import prepare_write

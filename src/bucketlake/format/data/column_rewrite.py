@@ -3,7 +3,8 @@
     replace_columns(storage, file, path, Replacement(fields, modes, form), change) -> WrittenFile | None
     join_files(storage, [Part(file, first), …], path, Joining(…)) -> WrittenFile | None
 
-The second puts files one behind the other and numbers their rows anew.
+The second puts files one behind the other and numbers their rows anew. It decodes all columns, for their statistics and
+so that nothing damaged is passed on as whole; what it saves is encoding them, which takes longer.
 
 Only parquet files, and only those that hold the columns just as they would be written now. None says that a file is not
 of these: nothing was written then, and its rows have to be written anew.
@@ -23,13 +24,13 @@ import numpy as np
 import pyarrow as pa
 
 from bucketlake.env.storage import Storage
+from bucketlake.errors import CorruptError
 from bucketlake.format.data.datafile import BROKEN, DEFAULT_BATCH, Recorded, WrittenFile, check_length, check_rows
 from bucketlake.format.data.file_format import FileFormat
 from bucketlake.format.data.parquet import ParquetSource, footer_stats
 from bucketlake.format.data.parquet_columns import ReplacedColumns, Writing
 from bucketlake.format.guard import decoding
 from bucketlake.format.metadata.stats import StatsCollector, StatsMode, limited
-from bucketlake.lazy import pq
 from bucketlake.types.model import DataField, arrow_schema
 from bucketlake.values import dataclass
 
@@ -114,8 +115,8 @@ class Joining:
 
 def join_files(storage: Storage, parts: Sequence[Part], path: str, joining: Joining) -> WrittenFile | None:
     """Write the rows of these files, in their order, to `path`, numbered on from each part's first number, all else
-    copied as bytes; statistics are of all columns. None, and nothing is written, where a file holds other columns, has
-    another compression, or comes from a writer whose statistics are not known to be exact. On failure nothing stays.
+    copied as bytes; statistics are of all columns. None, and nothing is written, where a file holds other columns or
+    has another compression than it would be written with now. On failure nothing stays.
 
     Raises: NotFoundError, CorruptError, StorageError, naming the file that is read."""
     with ExitStack() as stack:
@@ -127,9 +128,8 @@ def join_files(storage: Storage, parts: Sequence[Part], path: str, joining: Join
             if source is None:
                 return None
             sources.append(source)
-        modes = dict(zip((item.name for item in joining.fields), joining.modes, strict=True))
-        untold = sources[0].untold
-        collector = StatsCollector(untold, [modes[item.name] for item in untold])
+        kept = [(f, m) for f, m in zip(joining.fields, joining.modes, strict=True) if f.name != joining.numbers.name]
+        collector = StatsCollector([item for item, _ in kept], [mode for _, mode in kept])
         with _output(storage, path) as out:
             writing = Writing([source.columns for source in sources], out)
             for source in sources:
@@ -137,58 +137,47 @@ def join_files(storage: Storage, parts: Sequence[Part], path: str, joining: Join
                 for number, rows in enumerate(source.columns.group_rows):
                     joining.before_group()
                     with decoding(BROKEN, source.part.file.path):
-                        for batch in source.batches(number):
+                        for batch in source.batches(number, rows):
                             collector.update(batch)
                         numbers = pa.array(np.arange(at, at + rows))
                         writing.add(pa.table([numbers], arrow_schema([joining.numbers])))
                     at += rows
             with decoding(BROKEN, path):
                 metadata, size = writing.finish()
-        other = dict(zip((item.name for item in untold), collector.result(), strict=True))
-        told = footer_stats(metadata, joining.fields)
-        stats = [
-            other[item.name] if item.name in other else limited(found, modes[item.name])
-            for item, found in zip(joining.fields, told, strict=True)
-        ]
-        return WrittenFile(path, size, metadata.num_rows, tuple(stats))
+        stats = dict(zip((item.name for item, _ in kept), collector.result(), strict=True))
+        stats[joining.numbers.name] = footer_stats(metadata, [joining.numbers])[0]
+        return WrittenFile(path, size, metadata.num_rows, tuple(stats[item.name] for item in joining.fields))
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """An open file that can be joined to others. `untold`: the columns whose statistics its footer does not have."""
+    """An open file that can be joined to others, and its rows."""
 
     part: Part
     columns: ReplacedColumns
-    untold: tuple[DataField, ...]
-    reader: ParquetSource | None
+    reader: ParquetSource
 
     @classmethod
     def of(cls, opened: BinaryIO, part: Part, joining: Joining) -> _Source | None:
-        """None where its column chunks or its statistics cannot be taken over as they are."""
+        """None where its column chunks cannot be taken over as they are."""
         check_length(opened, part.file)
         columns = ReplacedColumns.of(opened, [joining.numbers], joining.form, joining.fields)
         if columns is None:
             return None
-        kept = [item for item, mode in zip(joining.fields, joining.modes, strict=True) if mode.kind != "none"]
-        untold = tuple(item for item in kept if item.name not in columns.told)
-        reader = ParquetSource(opened, untold or [joining.numbers], remote="://" in part.file.path)
+        reader = ParquetSource(opened, joining.fields, remote="://" in part.file.path)
         check_rows(part.file, reader.metadata.num_rows)
-        if not _is_own(reader.metadata, joining.form):
-            return None
-        return cls(part, columns, untold, reader if untold else None)
+        check_rows(part.file, sum(columns.group_rows))
+        groups = (reader.metadata.row_group(number) for number in range(reader.metadata.num_row_groups))
+        codecs = {group.column(number).compression for group in groups for number in range(group.num_columns)}
+        return cls(part, columns, reader) if codecs <= {joining.form.compression.upper()} else None
 
-    def batches(self, number: int) -> Iterator[pa.RecordBatch]:
-        """The untold columns of a row group."""
-        return iter(()) if self.reader is None else self.reader.group(number, DEFAULT_BATCH)
-
-
-def _is_own(metadata: pq.FileMetaData, form: FileFormat) -> bool:
-    """Whether Arrow, which does not shorten bounds, wrote a file with the compression that is asked for now."""
-    if not str(metadata.created_by).startswith("parquet-cpp-arrow"):
-        return False
-    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
-    found = {group.column(number).compression for group in groups for number in range(group.num_columns)}
-    return found <= {form.compression.upper()}
+    def batches(self, number: int, rows: int) -> Iterator[pa.RecordBatch]:
+        """The rows of a row group, so many."""
+        for batch in self.reader.group(number, DEFAULT_BATCH):
+            rows -= batch.num_rows
+            yield batch
+        if rows:
+            raise CorruptError("a row group holds other rows than the footer says", path=self.part.file.path)
 
 
 class _Groups:

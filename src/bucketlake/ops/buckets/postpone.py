@@ -18,7 +18,7 @@ from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntr
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lazy import np, pa, pc
 from bucketlake.ops.rows.assign import partition_codes
-from bucketlake.ops.rows.residues import Residue
+from bucketlake.ops.rows.residues import MODULUS, MOST, Residue
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.table.wall_clock import local_from_epoch
 from bucketlake.options.options import TableOptions
@@ -245,6 +245,16 @@ def buckets_for_compaction(options: TableOptions, pending_rows: int, parallelism
             raise InvalidError("Option 'postpone.default-bucket-num' must be greater than 0.")
         return number
     return max(1, parallelism)
+
+
+def modulus_for(options: TableOptions, parallelism: int) -> int:
+    """By how many residues pending rows of a partition are dealt out: the number of buckets that a compaction would
+    give it, so that each file is one bucket's, if that does not depend on rows to come and is small. `parallelism`: 0
+    if it is not known. 1: they are not dealt out."""
+    fixed = options.get("postpone.target-row-num-per-bucket") is None
+    known = fixed and (parallelism > 0 or options.is_set("postpone.default-bucket-num"))
+    number = buckets_for_compaction(options, 0, parallelism) if known else MODULUS
+    return number if number <= MOST else MODULUS
 
 
 def _share(amount: int, target: int, key: str) -> int:

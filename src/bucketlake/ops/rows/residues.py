@@ -4,7 +4,6 @@ no others.
     mark       := "r" <number> "of" <modulus> "-"      in the file's name, behind "-w-"
     number     := a row's bucket if there were <modulus> buckets
 
-    modulus_for(options, parallelism)       how many residues a partition's rows are dealt out by
     residue_of(store, file)                 what a file's name says
     may_meet(residue, total, share)         whether rows of these buckets can lie there
     residue.check(buckets, total, file)     that they lie nowhere else
@@ -28,7 +27,6 @@ from bucketlake.format.row.hashing import assign_buckets
 from bucketlake.lazy import np, pa
 from bucketlake.ops.rows.assign import Codes
 from bucketlake.ops.table.store import Store
-from bucketlake.options.options import TableOptions
 from bucketlake.schema.schema import TableSchema
 from bucketlake.types.model import type_text
 from bucketlake.values import dataclass
@@ -62,18 +60,6 @@ class Residue:
                 file=file.file_name,
                 remedy="give the file, and its entry in the manifest, the name back that it was written with",
             )
-
-
-def modulus_for(options: TableOptions, parallelism: int) -> int:
-    """By how many residues rows of a partition are dealt out: the number of buckets that a compaction would give it, so
-    that each file is one bucket's, if that does not depend on rows to come and is small. `parallelism`: as of
-    `buckets_for_compaction`, 0 if it is not known. 1: they are not dealt out."""
-    if options.get("postpone.target-row-num-per-bucket") is not None:
-        return MODULUS
-    number = parallelism
-    if options.is_set("postpone.default-bucket-num"):
-        number = int(options.get("postpone.default-bucket-num"))
-    return number if 1 <= number <= MOST else MODULUS
 
 
 def residues(schema: TableSchema, rows: pa.RecordBatch, modulus: int) -> Codes:

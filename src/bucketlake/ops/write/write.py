@@ -25,11 +25,11 @@ from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.lsm.engines.rules import engine_of, order_of
 from bucketlake.lsm.merge import DEFAULT_BLOCK, PIECE_BYTES, BlockSize, merge_runs, sorted_pieces
 from bucketlake.ops.buckets.dealt import PendingRoller
+from bucketlake.ops.buckets.postpone import modulus_for
 from bucketlake.ops.rows.assign import Codes, slices
 from bucketlake.ops.rows.described import keeping
 from bucketlake.ops.rows.incoming import Incoming
 from bucketlake.ops.rows.managed_blobs import Packing
-from bucketlake.ops.rows.residues import modulus_for
 from bucketlake.ops.rows.roll import NEW_FILES, Roller, Rolling
 from bucketlake.ops.rows.row_ids import is_tracked
 from bucketlake.ops.rows.spill import MOST_RUNS, Spill, pieces
