@@ -66,7 +66,7 @@ class PartCache:
 
 
 class AskedKeys:
-    """Of every file the rows of some keys of one bucket; see `ops.rows.read.KeyFilter`.
+    """Of every file the rows of some keys of one bucket; see `ops.rows.split_files.KeyFilter`.
 
     `keys`: the table's key columns, ascending, all different.
     """

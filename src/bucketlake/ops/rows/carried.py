@@ -14,7 +14,8 @@ from dataclasses import replace
 import pyarrow as pa
 
 from bucketlake.ops.rows.deletions import Mask
-from bucketlake.ops.rows.read import SplitReader
+from bucketlake.ops.rows.read import RawSplit
+from bucketlake.ops.rows.split_files import SplitFiles
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.file_indexes import index_specs
@@ -27,8 +28,8 @@ def carried(
     split's one file; `columns`: fewer than `carried_columns`. Errors as `read_split`."""
     whole = split if left_out is None else replace(split, deletions={})
     encoded = carried_columns(store) if columns is None else frozenset(columns)
-    reader = SplitReader(store, whole, store.schema.fields, encoded=encoded)
-    return reader.raw(None) if left_out is None else reader.rows_of(split.files[0], left_out)
+    reader = RawSplit(SplitFiles(store, whole, store.schema.fields, encoded=encoded))
+    return reader.rows(None) if left_out is None else reader.rows_of(split.files[0], left_out)
 
 
 def carried_columns(store: Store) -> frozenset[str]:
