@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bucketlake.format.data.file_format import FileFormat
-from bucketlake.format.data.parquet import ParquetSink
+from bucketlake.format.data.parquet_writing import ParquetSink
 from bucketlake.types.model import DataField, from_arrow_type
 
 ROWS = 60_000

@@ -27,7 +27,8 @@ from bucketlake.env.storage import Storage
 from bucketlake.errors import CorruptError
 from bucketlake.format.data.datafile import BROKEN, DEFAULT_BATCH, Recorded, WrittenFile, check_length, check_rows
 from bucketlake.format.data.file_format import FileFormat
-from bucketlake.format.data.parquet import ParquetSource, footer_stats
+from bucketlake.format.data.parquet import ParquetSource
+from bucketlake.format.data.parquet_bounds import footer_stats
 from bucketlake.format.data.parquet_columns import ReplacedColumns, Writing
 from bucketlake.format.guard import decoding
 from bucketlake.format.metadata.stats import StatsCollector, StatsMode, limited

@@ -24,7 +24,9 @@ from bucketlake.format.data.file_format import BatchSize, FileFormat, file_forma
 from bucketlake.format.data.map_metadata import ARROW_SCHEMA, described
 from bucketlake.format.data.map_writing import ShreddingColumns
 from bucketlake.format.data.orc import OrcSink, OrcSource
-from bucketlake.format.data.parquet import Mask, ParquetSink, ParquetSource, footer_stats
+from bucketlake.format.data.parquet import Mask, ParquetSource
+from bucketlake.format.data.parquet_bounds import footer_stats
+from bucketlake.format.data.parquet_writing import ParquetSink
 from bucketlake.format.data.pieces import open_piece
 from bucketlake.format.guard import check_size, decoding
 from bucketlake.format.metadata.stats import ColumnStats, StatsCollector, StatsMode, limited

@@ -26,8 +26,8 @@ import pyarrow as pa
 from bucketlake.errors import CorruptError
 from bucketlake.format.data import thrift
 from bucketlake.format.data.file_format import FileFormat
-from bucketlake.format.data.parquet import ParquetSink
 from bucketlake.format.data.parquet_footer import MAGIC, closed, split_tail
+from bucketlake.format.data.parquet_writing import ParquetSink
 from bucketlake.format.data.thrift import I32, I64, LIST, STRUCT, Struct, get, put, remove
 from bucketlake.lazy import pq
 from bucketlake.types.model import DataField

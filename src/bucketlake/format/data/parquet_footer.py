@@ -20,6 +20,7 @@ import pyarrow as pa
 from bucketlake.errors import CorruptError, UnsupportedError
 from bucketlake.format.data import thrift
 from bucketlake.lazy import pq
+from bucketlake.types.model import DataType, Root
 
 MAGIC = b"PAR1"
 INT96, FIXED = 3, 7
@@ -29,6 +30,16 @@ _UNITS = {"ms": (1, 9), "us": (2, 10)}  # logical unit, legacy converted type
 _PER_DAY = {"ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 _WRAPPED = 1e15  # far above what rounding to floats moves, far below 2^64
 _NANOS = {"ms": 1_000_000, "us": 1_000, "ns": 1}
+
+
+def is_nanos(t: DataType) -> bool:
+    """Whether the type is a timestamp that needs nanoseconds: INT96 in parquet files."""
+    return t.root in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ) and (6 if t.precision is None else t.precision) > 6
+
+
+def is_timestamp(t: DataType) -> bool:
+    """With or without a zone."""
+    return t.root in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ)
 
 
 def annotate_timestamps(tail: bytes, leaves: Mapping[int, tuple[str, bool]]) -> bytes:

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from bucketlake.errors import CorruptError
 from bucketlake.format.data.file_format import file_format, format_of
-from bucketlake.format.data.parquet import CODECS
+from bucketlake.format.data.parquet_writing import CODECS
 from bucketlake.format.guard import decoding
 from bucketlake.format.index.index_manifest import IndexEntry, IndexFile
 from bucketlake.format.metadata.manifest import DataFile, FileSource, ManifestEntry

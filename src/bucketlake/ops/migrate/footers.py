@@ -20,7 +20,8 @@ from bucketlake.env.storage import Storage
 from bucketlake.errors import CorruptError, InvalidError, UnsupportedError
 from bucketlake.format.data.datafile import WrittenFile
 from bucketlake.format.data.orc_tail import VARINT, Message, number_of, parse, parts_of, read_tail
-from bucketlake.format.data.parquet import ParquetSource, footer_stats
+from bucketlake.format.data.parquet import ParquetSource
+from bucketlake.format.data.parquet_bounds import footer_stats
 from bucketlake.format.guard import decoding
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.metadata.stats import ColumnStats, limited
