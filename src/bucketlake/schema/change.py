@@ -12,20 +12,20 @@ from typing import Any
 from bucketlake.errors import (
     AlreadyExistsError,
     InvalidError,
-    NotFoundError,
     UnsupportedError,
     check_flags,
     check_types,
-    did_you_mean,
 )
 from bucketlake.options.map_layout import without_column
-from bucketlake.options.options import TableOptions, find_option, immutable, option_text
+from bucketlake.options.options import TableOptions, option_text
 from bucketlake.schema.column_options import member_renamed_in_options, renamed_in_options
 from bucketlake.schema.default import check_defaults
 from bucketlake.schema.evolution import cast_allowed
 from bucketlake.schema.flink_columns import check_free, check_kept
 from bucketlake.schema.keyed_indexes import indexed_columns
-from bucketlake.schema.marked import COLUMN_KEYS, added, dropped
+from bucketlake.schema.marked import added, dropped
+from bucketlake.schema.members import change_inner, change_members, inner_depth, place_of
+from bucketlake.schema.option_changes import ANEW, check_option_change
 from bucketlake.schema.schema import TableSchema
 from bucketlake.types.ids import with_fresh_ids
 from bucketlake.types.model import DataField, DataType, Root, type_text
@@ -267,7 +267,7 @@ class _Draft:
         if present == value or self.means_the_same(key, present, value):
             return
         if key == "type":
-            raise InvalidError("Change 'type' is not supported yet.", table=self.table)
+            raise InvalidError("Change 'type' is not supported yet.", table=self.table, remedy=ANEW)
         if self.has_snapshots:
             check_option_change(self.old, key, value, bool(self.schema.partition_keys))
         self.options[key] = value
@@ -282,7 +282,7 @@ class _Draft:
         if key == "comment":
             self.comment = None
         if key == "type":
-            raise InvalidError(f"Change '{key}' is not supported yet.", table=self.table, remedy=_ANEW)
+            raise InvalidError("Change 'type' is not supported yet.", table=self.table, remedy=ANEW)
         if self.has_snapshots and key == "bucket":
             raise InvalidError("Cannot reset bucket.", table=self.table)
         if self.has_snapshots:
@@ -313,7 +313,7 @@ class _Draft:
             if change.first:
                 at = 0
             elif change.after is not None:
-                at = _index(members, change.after, self.table) + 1
+                at = place_of(members, change.after, self.table) + 1
             elif before_partition:
                 at = min((names.index(name) for name in self.schema.partition_keys), default=at)
             members.insert(at, new)
@@ -331,7 +331,7 @@ class _Draft:
             self.options = without_column(self.options, path[0])
 
         def remove(members: list[DataField]) -> None:
-            del members[_index(members, path[-1], self.table)]
+            del members[place_of(members, path[-1], self.table)]
             if not members:
                 raise InvalidError("Cannot drop all fields in table", column=".".join(path))
 
@@ -347,7 +347,7 @@ class _Draft:
             check_free(self.options, name)
 
         def change(members: list[DataField]) -> None:
-            at = _index(members, path[-1], self.table)
+            at = place_of(members, path[-1], self.table)
             if any(item.name == name for item in members):
                 raise AlreadyExistsError("column exists", column=".".join((*path[:-1], name)), table=self.table)
             members[at] = replace(members[at], name=name)
@@ -399,7 +399,7 @@ class _Draft:
             raise InvalidError(f"Cannot move itself for column {path[-1]}")
 
         def reorder(members: list[DataField]) -> None:
-            at = _index(members, path[-1], self.table)
+            at = place_of(members, path[-1], self.table)
             if beside is None and at == (0 if change.first else len(members) - 1):
                 raise InvalidError(f"Cannot move itself for column {path[-1]}")
             moved = members.pop(at)
@@ -408,7 +408,7 @@ class _Draft:
             elif beside is None:
                 target = len(members)
             else:
-                target = _index(members, beside, self.table) + (change.after is not None)
+                target = place_of(members, beside, self.table) + (change.after is not None)
             members.insert(target, moved)
 
         self.in_members(path, reorder)
@@ -428,22 +428,22 @@ class _Draft:
 
     def in_members(self, path: tuple[str, ...], change: Callable[[list[DataField]], None]) -> None:
         """Change the list of columns, or of ROW members, that the path's last name belongs to."""
-        _change_members(self.fields, path, change, self.table)
+        change_members(self.fields, path, change, self.table)
 
     def edit(self, path: tuple[str, ...], change: Callable[[DataField], DataField]) -> None:
         """Change one column or ROW member."""
 
         def one(members: list[DataField]) -> None:
-            at = _index(members, path[-1], self.table)
+            at = place_of(members, path[-1], self.table)
             members[at] = change(members[at])
 
         self.in_members(path, one)
 
     def update(self, path: tuple[str, ...], change: Callable[[DataType], DataType]) -> None:
         """Change a type: of a column, a ROW member, or (path ending in `element` or `value`) of what is inside it."""
-        depth = _inner_depth(self.fields, path)
+        depth = inner_depth(self.fields, path)
         names = path[: len(path) - depth] if depth else path
-        self.edit(names, lambda f: _retyped(f, _change_inner(f.type, depth, change)))
+        self.edit(names, lambda f: _retyped(f, change_inner(f.type, depth, change)))
 
 
 def _retyped(field: DataField, wanted: DataType) -> DataField:
@@ -462,125 +462,3 @@ def _with_default(field: DataField, default: str | None) -> DataField:
 
 def _path(column: ColumnPath) -> tuple[str, ...]:
     return (column,) if isinstance(column, str) else tuple(column)
-
-
-def _index(members: Sequence[DataField], name: str, table: str) -> int:
-    for i, item in enumerate(members):
-        if item.name == name:
-            return i
-    names = [item.name for item in members]
-    raise NotFoundError("no such column", column=name, table=table, columns=names, remedy=did_you_mean(name, names))
-
-
-def _change_members(
-    members: list[DataField], path: tuple[str, ...], change: Callable[[list[DataField]], None], table: str
-) -> None:
-    if len(path) == 1:
-        change(members)
-        return
-    at = _index(members, path[0], table)
-    members[at] = replace(members[at], type=_change_row(members[at].type, path[1:], change, table))
-
-
-def _change_row(t: DataType, path: tuple[str, ...], change: Callable[[list[DataField]], None], table: str) -> DataType:
-    """The type with the ROW inside changed; `element` and `value` in the path step into ARRAY and MAP."""
-    if t.root is Root.ROW:
-        inner = list(t.fields)
-        _change_members(inner, path, change, table)
-        return replace(t, fields=tuple(inner))
-    step = {Root.ARRAY: "element", Root.MAP: "value"}.get(t.root)
-    if t.element is None or path[0] != step or len(path) == 1:
-        raise NotFoundError("no such column", column=".".join(path), table=table)
-    return replace(t, element=_change_row(t.element, path[1:], change, table))
-
-
-def _inner_depth(fields: Sequence[DataField], path: tuple[str, ...]) -> int:
-    """How many trailing names of the path step into ARRAY elements and MAP values rather than name a member."""
-    depth, members = 0, {item.name: item.type for item in fields}
-    current: DataType | None = None
-    for name in path:
-        if current is None or current.root is Root.ROW:
-            members = members if current is None else {item.name: item.type for item in current.fields}
-            current, depth = members.get(name), 0
-        elif current.element is not None:
-            current, depth = current.element, depth + 1
-        if current is None:
-            return 0
-    return depth
-
-
-def _change_inner(t: DataType, depth: int, change: Callable[[DataType], DataType]) -> DataType:
-    if depth == 0 or t.element is None:
-        return change(t)
-    return replace(t, element=_change_inner(t.element, depth - 1, change))
-
-
-# ---------------------------------------------------------------------------------------------- options
-
-_ANEW = "make a new table with it, and INSERT the rows INTO that"
-_FOLDERS = ("partition.default-name", "partition.legacy-name")  # Paimon takes both, and finds no file then
-
-
-def check_option_change(old: TableOptions, key: str, value: str | None, partitioned: bool) -> None:
-    """Refuse to alter, on a table with snapshots, what decides how its data lies. `value`: None where it is reset.
-
-    Raises: InvalidError, in Paimon's words where Paimon refuses, too.
-    """
-    option = find_option(key)
-    now = TableOptions({} if value is None else {key: value})
-    key = key if option is None else option.key  # it may have been named by an older name
-    if immutable(key):
-        raise InvalidError(f"Change '{key}' is not supported yet.", remedy=_ANEW)
-    if partitioned and key in _FOLDERS and old.get(key) != now.get(key):
-        raise InvalidError(
-            f"Cannot change {key}: it names the folders that the rows lie in, and none of them would be found.",
-            remedy=_ANEW,
-        )
-    if key == "bucket" and value is not None:
-        if old.get(key) == -1:
-            remedy = "buckets that are not fixed follow the data; write the rows to a new table to fix their number"
-            raise InvalidError("Cannot change bucket when it is -1.", remedy=remedy)
-        if now.get(key) == -1:
-            raise InvalidError("Cannot change bucket to -1.")
-    if (
-        key == "deletion-vectors.enabled"
-        and not old.get("deletion-vectors.modifiable")
-        and old.get(key) != now.get(key)
-    ):
-        raise InvalidError(
-            f"Cannot change deletion vectors mode from {str(old.get(key)).lower()} to {str(now.get(key)).lower()}. If "
-            "modifying table deletion-vectors mode without full-compaction, this may result in data duplication. If "
-            "you are confident, you can set table option 'deletion-vectors.modifiable' = 'true' to allow deletion "
-            "vectors modification."
-        )
-    if key in ("ignore-delete", "ignore-update-before") and old.get(key) and not now.get(key):
-        raise InvalidError(f"Cannot change {key} from true to false.")
-
-
-def relaid(past: TableSchema, current: TableSchema) -> str | None:
-    """What of `current` files of `past` do not lie by: its first key columns, bucket mode or option that differs, and
-    that no ALTER changes where there are rows. None where such files are rows of `current`, too.
-
-    Both: as they are stored, of one table. Columns may have been renamed.
-    """
-    for key in ("primary_keys", "partition_keys", "bucket_keys"):
-        if _ids(past, getattr(past, key)) != _ids(current, getattr(current, key)):
-            return key.replace("_", "-").removesuffix("s")
-    if past.bucket_mode is not current.bucket_mode:
-        return "bucket"
-    names = {item.id: item.name for item in current.fields}
-    old = renamed_in_options(past.options, {item.name: names.get(item.id, item.name) for item in past.fields})
-    before = TableOptions(old)
-    for key in sorted(old.keys() | current.options.keys()):
-        value = current.options.get(key)
-        if key in COLUMN_KEYS or value == old.get(key):
-            continue
-        try:
-            check_option_change(before, key, value, bool(current.partition_keys))
-        except InvalidError:
-            return key
-    return None
-
-
-def _ids(schema: TableSchema, names: Sequence[str]) -> list[int]:
-    return [schema.field(name).id for name in names]

@@ -17,7 +17,7 @@ from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.store import Store
 from bucketlake.options.merge import COMPUTING
-from bucketlake.schema.change import relaid
+from bucketlake.schema.option_changes import relaid
 from bucketlake.schema.schema import TableSchema
 from bucketlake.schema.versions import is_replaced
 
