@@ -18,7 +18,8 @@ from bucketlake.ops.scan.select import Selection
 from bucketlake.predicate.tree import Compare, IsNull, Or
 from bucketlake.spark.session import Lake
 from bucketlake.sql.query import query
-from bucketlake.sql.query.pushdown import Source, parse, proof
+from bucketlake.sql.query.parser import Source, parse
+from bucketlake.sql.query.pushdown import proof
 from bucketlake.sql.query.top import Top, bounded, top
 from bucketlake.table import Table
 from bucketlake.types import parse_type_text

@@ -10,7 +10,8 @@ from tests.sql.test_pushdown import settings
 from bucketlake.spark.session import Lake
 from bucketlake.sql.query import joined
 from bucketlake.sql.query.joined import meetings
-from bucketlake.sql.query.pushdown import Source, parse, proof
+from bucketlake.sql.query.parser import Source, parse
+from bucketlake.sql.query.pushdown import proof
 from bucketlake.types.model import DataField
 from bucketlake.types.parse import parse_type_text
 

@@ -22,7 +22,8 @@ from bucketlake.predicate.tree import (
     Predicate,
     StartsWith,
 )
-from bucketlake.sql.query.pushdown import Settings, Source, condition, parse, proof
+from bucketlake.sql.query.parser import Settings, Source, parse
+from bucketlake.sql.query.pushdown import condition, proof
 from bucketlake.sql.text import lexemes
 from bucketlake.types.model import DataField
 from bucketlake.types.parse import parse_type_text

@@ -20,7 +20,8 @@ from bucketlake.lazy import pc
 from bucketlake.ops.rows.column_files import narrowed
 from bucketlake.ops.table.partitions import partition_columns
 from bucketlake.spark.types import arrow_layout, spark_batch, spark_schema
-from bucketlake.sql.query.pushdown import Proof, Source, counts_rows, only
+from bucketlake.sql.query.parser import Source, only
+from bucketlake.sql.query.pushdown import Proof, counts_rows
 from bucketlake.sql.text.tokens import tokenize
 from bucketlake.types.model import DataField, Root
 from bucketlake.values import dataclass

@@ -17,19 +17,17 @@ from sqlglot import exp
 
 from bucketlake.predicate.tree import In, conjunction
 from bucketlake.spark.read.reader import Need, few_values
+from bucketlake.sql.query.conditions import Reading
+from bucketlake.sql.query.parser import Source, bare, only
 from bucketlake.sql.query.pushdown import (
     FILTERED,
     MATCHES,
     PLAIN_TABLE,
     Proof,
-    Reading,
-    Source,
-    bare,
     demands,
     is_matched,
     join_kind,
     joins_of,
-    only,
 )
 from bucketlake.sql.query.typed import WHOLE
 from bucketlake.types.model import DataField, Root
@@ -136,7 +134,7 @@ def _using(
     left, right = select.args["from_"].this, joins[0].this
     other = right if left is reading.source.node else left
     for item in joins[0].args.get("using") or ():
-        written = reading.proof.source_of(item)
+        written = reading.statement.source_of(item)
         if written is not None:
             yield reading.named(written), origins.of_name(other, written)
 

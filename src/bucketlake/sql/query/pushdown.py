@@ -9,47 +9,21 @@ Spec: docs/spec/pushdown.md
 
 from __future__ import annotations
 
-import logging
-import re
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
-from sqlglot.dialects.spark import Spark
-from sqlglot.errors import ErrorLevel, SqlglotError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokens import TokenType
 
-from bucketlake.predicate.tree import And as AllOf
-from bucketlake.predicate.tree import (
-    Compare,
-    Constant,
-    Contains,
-    EndsWith,
-    IsNotNull,
-    IsNull,
-    Opaque,
-    Operator,
-    Or,
-    Predicate,
-    StartsWith,
-    conjunction,
-    negate,
-)
-from bucketlake.spark.instants import UTC
-from bucketlake.spark.settings import ESCAPED_LITERALS
+from bucketlake.predicate.tree import Opaque, Predicate, conjunction
 from bucketlake.spark.types import quoted
-from bucketlake.sql.query import typed
-from bucketlake.sql.query.typed import Moment, Value
+from bucketlake.sql.query.conditions import Reading
+from bucketlake.sql.query.parser import Parsed, Settings, Source, Statement, only, parse, parts
 from bucketlake.sql.text import lexemes
-from bucketlake.types.model import DataField, Root
+from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 # The clauses of a SELECT that see the rows which WHERE has chosen, or name columns by themselves.
 FILTERED = {
@@ -66,105 +40,11 @@ MATCHES = _INNER | {("LEFT", "SEMI"), ("", "SEMI")}
 _MATCHES_RIGHT = MATCHES | {("LEFT", ""), ("LEFT", "OUTER"), ("LEFT", "ANTI"), ("", "ANTI")}
 _KEEPS_LEFT = _MATCHES_RIGHT
 _SHOWS_RIGHT = _INNER | {("RIGHT", ""), ("RIGHT", "OUTER")}
-_OPERATORS: dict[type[exp.Expr], Operator] = {
-    exp.EQ: "=",
-    exp.NEQ: "<>",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
-    exp.NullSafeEQ: "<=>",
-}
-_FLIPPED: dict[Operator, Operator] = {"=": "=", "<>": "<>", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_CALLS: dict[type[exp.Expr], type[StartsWith] | type[EndsWith] | type[Contains]] = {
-    exp.StartsWith: StartsWith,
-    exp.EndsWith: EndsWith,
-    exp.Contains: Contains,
-}
-_KIND = exp.DataType.Type
-_WHOLE = {_KIND.TINYINT: Root.TINYINT, _KIND.SMALLINT: Root.SMALLINT, _KIND.INT: Root.INT, _KIND.BIGINT: Root.BIGINT}
-_DIGITS = re.compile(r"[+-]?[0-9]{1,18}")
-_MOMENTS = {
-    _KIND.DATE: "date",
-    _KIND.TIMESTAMPNTZ: "local",
-    _KIND.TIMESTAMPLTZ: "zoned",
-    _KIND.TIMESTAMPTZ: "zoned",
-}
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What the session says of the meaning of a text; asked only where it matters."""
-
-    spark: SparkSession
-
-    def on(self, key: str) -> bool:
-        """Whether a flag that is off by default is set."""
-        return str(self.spark.conf.get(key, "false")).lower() != "false"
-
-    @cached_property
-    def case_sensitive(self) -> bool:
-        """Whether names differ by case."""
-        return self.on("spark.sql.caseSensitive")
-
-    @cached_property
-    def utc(self) -> bool:
-        """Whether local times of the session are UTC's."""
-        zoned = str(self.spark.conf.get("spark.sql.timestampType", "TIMESTAMP_LTZ")) == "TIMESTAMP_LTZ"
-        return zoned and str(self.spark.conf.get("spark.sql.session.timeZone")) in UTC
-
-    @cached_property
-    def own_functions_first(self) -> bool:
-        """Whether Spark is certain to take the name of a function of its own for that, whatever the user registered."""
-        return str(self.spark.conf.get("spark.sql.functionResolution.sessionOrder", "first")).lower() != "first"
-
-    @cached_property
-    def dates_beside_text(self) -> bool:
-        """Whether a text beside a DATE or TIMESTAMP is read as one."""
-        return not self.on("spark.sql.legacy.typeCoercion.datetimeToString.enabled")
-
-    def reads(self, text: str) -> bool:
-        """Whether the quotes of a text mean what they do by default."""
-        if '"' in text and self.on("spark.sql.ansi.doubleQuotedIdentifiers"):
-            return False
-        if "`" in text and self.on("spark.sql.parser.quotedRegexColumnNames"):
-            return False
-        if "\\" in text and self.on(ESCAPED_LITERALS):
-            return False
-        doubled = "''" in text or '""' in text
-        return not (doubled and self.on("spark.sql.legacy.consecutiveStringLiterals.enabled"))
-
-
-@dataclass(frozen=True, slots=True)
-class Parsed:
-    """A statement that the parser knows, with its tokens."""
-
-    text: str
-    tree: exp.Expr
-    tokens: list[Token]
-
-
-@dataclass(frozen=True)
-class Source:
-    """A table in a statement: the node that names it, the name that qualifies its columns, and its columns. `unproved`:
-    those of which a comparison says nothing about what is stored."""
-
-    node: exp.Table | None
-    exposed: str
-    fields: Sequence[DataField]
-    unproved: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class Proof:
-    """A statement as the parser has it, and as written, OPTIONS hints and AS OF clauses blanked in both.
-
-    `whole`: the whole statement, in which a name may stand anywhere."""
-
-    text: str
-    tree: exp.Expr
-    settings: Settings
-    whole: str
+class Proof(Statement):
+    """What can be concluded from a statement about its tables."""
 
     # ---- columns
 
@@ -270,35 +150,6 @@ class Proof:
             return None
         return field, bool(leading.args.get("desc")), rows
 
-    # ---- text
-
-    def source_of(self, node: exp.Expr | None) -> str | None:
-        """A literal or identifier as written."""
-        if not isinstance(node, (exp.Literal, exp.Identifier, exp.RawString)) or "start" not in node.meta:
-            return None
-        return self.text[node.meta["start"] : node.meta["end"] + 1]
-
-
-# What the parser raises for what it does not know, and where it breaks: at `map(a)`, which has no pairs.
-UNREAD = (SqlglotError, RecursionError, LookupError, ValueError)
-# What the parser does not know it logs as a warning, which would reach the terminal of a user whose statement is right.
-_here = threading.local()
-logging.getLogger("sqlglot").addFilter(lambda _: not getattr(_here, "parsing", False))
-
-
-def parse(statement: str) -> Parsed | None:
-    """The tree of a statement, None for what the parser does not know. It sees no quotes and escapes within strings."""
-    masked = lexemes.masked(statement)
-    _here.parsing = True
-    try:
-        tokens = Spark().tokenize(masked)
-        trees = Spark().parser(error_level=ErrorLevel.IMMEDIATE).parse(tokens, masked)
-    except UNREAD:
-        return None
-    finally:
-        _here.parsing = False
-    return Parsed(statement, trees[0], tokens) if len(trees) == 1 and trees[0] is not None else None
-
 
 def proof(parsed: Parsed, settings: Settings, whole: str = "") -> Proof | None:
     """What can be concluded from a tree, if it can be trusted to be what Spark makes of the text."""
@@ -323,11 +174,6 @@ def condition(text: str, source: Source, settings: Settings) -> Predicate:
     return found.predicate(replace(source, node=node), unknown) or unknown
 
 
-def only(node: exp.Expr, known: set[str]) -> bool:
-    """Whether a node has nothing but these parts."""
-    return all(key in known for key, value in node.args.items() if value)
-
-
 def counts_rows(node: exp.Expr | None) -> bool:
     """Whether an expression is `count(*)`: a star beside other arguments, or less some columns, stands for columns."""
     if node is None or type(node) is not exp.Count or not only(node, {"this", "big_int"}):
@@ -349,19 +195,6 @@ def _is_own_column(item: exp.Expr) -> bool:
     if type(item) is exp.Star:
         return only(item, set())
     return type(item) is exp.Column and only(item, {"this"}) and type(item.this) is exp.Identifier
-
-
-def parts(node: exp.Expr, kind: type[exp.Expr]) -> Iterator[exp.Expr]:
-    """The operands of a chain, without recursion along it, brackets around a part taken off."""
-    stack = [node]
-    while stack:
-        top = stack.pop()
-        while type(top) is exp.Paren:
-            top = top.this
-        if type(top) is kind:
-            stack += [top.args["expression"], top.this]
-        else:
-            yield top
 
 
 def join_kind(join: exp.Join) -> tuple[str, str]:
@@ -404,177 +237,3 @@ def _reaches(node: exp.Expr | None, joins: Sequence[exp.Join]) -> bool:
     if own >= 0 and join_kind(joins[own]) not in _SHOWS_RIGHT:
         return False
     return all(join_kind(join) in _KEEPS_LEFT for join in joins[own + 1 :])
-
-
-@dataclass(frozen=True)
-class Reading:
-    """Reads conditions over one table. `alone`: its columns need no qualifier."""
-
-    proof: Proof
-    source: Source
-    alone: bool
-
-    def certain(self, node: exp.Expr) -> Predicate | None:
-        """A condition as a predicate with the same truth for every row, None where that is not certain."""
-        try:
-            return self._condition(node)
-        except RecursionError:
-            return None
-
-    def _condition(self, node: exp.Expr) -> Predicate | None:
-        kind = type(node)
-        if kind in (exp.And, exp.Or):
-            return self._combined(node)
-        if kind is exp.Paren and only(node, {"this"}):
-            return self._condition(node.this)
-        if kind is exp.Not and only(node, {"this"}):
-            inner = self._condition(node.this)
-            return None if inner is None else negate(inner)
-        if kind is exp.Boolean:
-            return Constant(bool(node.this))
-        if kind is exp.Column:
-            field = self.column(node)
-            return Compare(field.name, "=", True) if field is not None and field.type.root is Root.BOOLEAN else None
-        if kind is exp.Is and only(node, {"this", "expression"}):
-            return self._null(node)
-        if kind is exp.In and only(node, {"this", "expressions"}):
-            return self._listed(node)
-        if kind is exp.Between and only(node, {"this", "low", "high"}):
-            low = self._compared(node.this, ">=", node.args["low"])
-            high = self._compared(node.this, "<=", node.args["high"])
-            return AllOf((low, high)) if low is not None and high is not None else None
-        if kind is exp.Like and only(node, {"this", "expression", "negate"}):
-            field, pattern = self.column(node.this), self.value(node.expression)
-            found = None if field is None else typed.like(field, pattern)
-            return negate(found) if found is not None and node.args.get("negate") else found
-        if kind in _OPERATORS and only(node, {"this", "expression"}):
-            return self._compared(node.this, _OPERATORS[kind], node.expression)
-        if kind in _CALLS and only(node, {"this", "expression"}) and self.proof.settings.own_functions_first:
-            field, text = self.column(node.this), self.value(node.expression)
-            return None if field is None else typed.call(field, _CALLS[kind], text)
-        return None
-
-    def _combined(self, node: exp.Expr) -> Predicate | None:
-        found = [self._condition(part) for part in parts(node, type(node))]
-        known = tuple(part for part in found if part is not None)
-        if len(known) < len(found):
-            return None
-        return AllOf(known) if type(node) is exp.And else Or(known)
-
-    def _null(self, node: exp.Is) -> Predicate | None:
-        right = node.expression
-        negated = type(right) is exp.Not
-        right = right.this if negated else right
-        field = self.column(node.this)
-        if type(right) is not exp.Null or field is None:
-            return None
-        return IsNotNull(field.name) if negated else IsNull(field.name)
-
-    def _listed(self, node: exp.In) -> Predicate | None:
-        field = self.column(node.this)
-        if field is None or not node.expressions:
-            return None
-        values = []
-        for item in node.expressions:
-            plain = bare(item)
-            value = self.value(plain)
-            if (value is None and type(plain) is not exp.Null) or not self.may_meet(field, value):
-                return None
-            values.append(value)
-        return typed.is_in(field, values)
-
-    def _compared(self, left: exp.Expr, op: Operator, right: exp.Expr) -> Predicate | None:
-        left, right = bare(left), bare(right)
-        if type(left) is not exp.Column:
-            left, right, op = right, left, _FLIPPED[op]
-        field, value = self.column(left), self.value(right)
-        if field is None or value is None or not self.may_meet(field, value):
-            return None
-        return typed.compare(field, op, value)
-
-    def may_meet(self, field: DataField, value: Value) -> bool:
-        """Whether the session's settings give a moment beside this literal its plain meaning."""
-        if field.name in self.source.unproved:
-            return False
-        settings = self.proof.settings
-        moments = field.type.root in (Root.DATE, Root.TIMESTAMP, Root.TIMESTAMP_LTZ)
-        if moments and isinstance(value, str) and not settings.dates_beside_text:
-            return False
-        return field.type.root is not Root.TIMESTAMP_LTZ or settings.utc
-
-    def column(self, node: exp.Expr) -> DataField | None:
-        """The table's column that a name can only mean."""
-        node = bare(node)
-        if type(node) is not exp.Column or not only(node, {"this", "table"}):
-            return None
-        qualifier = node.args.get("table")
-        if qualifier is None and not self.alone:
-            return None
-        if qualifier is not None and not self.same(self.proof.source_of(qualifier), self.source.exposed):
-            return None
-        written = self.proof.source_of(node.this)
-        return None if written is None else self.named(written)
-
-    def named(self, written: str) -> DataField | None:
-        """The table's column of that name, as it is written in the statement."""
-        folded = lexemes.fold(lexemes.name(written))
-        found = [item for item in self.source.fields if lexemes.fold(item.name) == folded]
-        if len(found) != 1 or found[0].type.root not in typed.PLAIN_TYPES:
-            return None
-        return found[0] if self.same(written, found[0].name) else None
-
-    def same(self, written: str | None, known: str) -> bool:
-        """Whether a written name is this name under the session's rule."""
-        if written is None:
-            return False
-        name = lexemes.name(written)
-        near = name.isascii() and known.isascii() and name.lower() == known.lower()
-        return name == known or (near and not self.proof.settings.case_sensitive)
-
-    def value(self, node: exp.Expr) -> Value:
-        """What a literal means, None for NULL and for everything that is not understood."""
-        node, sign = bare(node), ""
-        if type(node) is exp.Neg:
-            node, sign = node.this, "-"
-            if type(node) is not exp.Literal or node.is_string:
-                return None
-        if type(node) is exp.Boolean:
-            return bool(node.this)
-        if type(node) in (exp.Cast, exp.TryCast) and only(node, {"this", "to", "_type", "safe"}):
-            return self.cast(node)
-        written = self.proof.source_of(node)
-        if written is None or type(node) not in (exp.Literal, exp.RawString):
-            return None
-        if type(node) is exp.RawString or node.is_string:
-            return lexemes.string(written)
-        return lexemes.number(written, sign)
-
-    def cast(self, node: exp.Expr) -> Value:
-        """A literal cast to a type of whole numbers that holds its value, whatever the session's mode; moments."""
-        to = node.args["to"]
-        if not only(to, {"this"}) or to.this not in _WHOLE:
-            return self.moment(node)
-        value, bits = self.value(node.this), typed.WHOLE[_WHOLE[to.this]]
-        if isinstance(value, str) and _DIGITS.fullmatch(value):
-            value = int(value)
-        if isinstance(value, bool) or not isinstance(value, int):
-            return None
-        return value if -(1 << (bits - 1)) <= value < 1 << (bits - 1) else None
-
-    def moment(self, node: exp.Expr) -> Value:
-        """DATE '…', TIMESTAMP '…' and casts that say the same."""
-        to = node.args["to"]
-        kind = _MOMENTS.get(to.this) if only(to, {"this"}) else None
-        if kind is None or type(node.this) is not exp.Literal or not node.this.is_string:
-            return None
-        if kind == "zoned" and not self.proof.settings.utc:
-            return None
-        text = lexemes.string(self.proof.source_of(node.this) or "")
-        return None if text is None else Moment(kind, text)
-
-
-def bare(node: exp.Expr) -> exp.Expr:
-    """An expression without the brackets around it."""
-    while type(node) is exp.Paren:
-        node = node.this
-    return node

@@ -30,7 +30,8 @@ from bucketlake.sql.query.functions import Call, calls
 from bucketlake.sql.query.given import Braces
 from bucketlake.sql.query.joined import Use, narrowed
 from bucketlake.sql.query.named import named_query
-from bucketlake.sql.query.pushdown import Proof, Settings, Source, proof
+from bucketlake.sql.query.parser import Settings, Source
+from bucketlake.sql.query.pushdown import Proof, proof
 from bucketlake.sql.query.qualified import Plain, own_names, qualified_pieces, token_pieces
 from bucketlake.sql.query.retold import remember
 from bucketlake.sql.query.top import WORTH_ROWS, bounded, top

@@ -18,7 +18,8 @@ from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.metadata.stats import decode_stats_columns
 from bucketlake.lazy import pc
 from bucketlake.predicate.tree import Compare, IsNull, Or, Predicate
-from bucketlake.sql.query.pushdown import Proof, Source
+from bucketlake.sql.query.parser import Source
+from bucketlake.sql.query.pushdown import Proof
 from bucketlake.types.model import DataField, Root
 from bucketlake.values import dataclass
 

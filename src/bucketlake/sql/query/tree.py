@@ -8,7 +8,7 @@ from itertools import takewhile, zip_longest
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
-from bucketlake.sql.query.pushdown import Parsed, parse
+from bucketlake.sql.query.parser import Parsed, parse
 from bucketlake.sql.query.travel import FOLLOWS
 from bucketlake.sql.text.clauses import Clauses
 from bucketlake.sql.text.cursor import Cursor

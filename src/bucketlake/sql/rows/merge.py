@@ -41,8 +41,9 @@ from bucketlake.spark.merge.stages import check
 from bucketlake.spark.read.hidden import COLUMNS
 from bucketlake.spark.table import LakeTable
 from bucketlake.sql.query import query
-from bucketlake.sql.query.pushdown import Settings, condition
-from bucketlake.sql.query.pushdown import Source as Columns
+from bucketlake.sql.query.parser import Settings
+from bucketlake.sql.query.parser import Source as Columns
+from bucketlake.sql.query.pushdown import condition
 from bucketlake.sql.rows.target import Target, column_path, has_subquery, may_read
 from bucketlake.sql.text import names
 from bucketlake.sql.text.cursor import Cursor

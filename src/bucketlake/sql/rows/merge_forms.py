@@ -17,7 +17,7 @@ import sqlglot
 from sqlglot import exp
 
 from bucketlake.spark.merge.clauses import DELETE, INSERT, UPDATE, Side
-from bucketlake.sql.query.pushdown import UNREAD
+from bucketlake.sql.query.parser import UNREAD
 from bucketlake.sql.query.travel import travels
 from bucketlake.sql.rows.merge import MergeInto, Source, Text, When, check_order
 from bucketlake.sql.rows.target import Target, parse_target

@@ -23,7 +23,8 @@ from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
 from bucketlake.spark.types import quoted
 from bucketlake.sql.query import hidden, query
-from bucketlake.sql.query.pushdown import UNREAD, Settings, Source, condition
+from bucketlake.sql.query.parser import UNREAD, Settings, Source
+from bucketlake.sql.query.pushdown import condition
 from bucketlake.sql.query.travel import session_options
 from bucketlake.sql.query.views import with_views
 from bucketlake.sql.text import names
