@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from bucketlake.options.map_layout import is_of_layout
 from bucketlake.schema.marked import COLUMN_KEYS
-from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.schema import BucketMode, TableSchema
 from bucketlake.schema.vectors import FIELD, dimension_key
 
 _COLUMN_LISTS = (
@@ -74,13 +74,14 @@ def member_renamed_in_options(options: Mapping[str, str], path: Sequence[str], n
 
 def under_options(past: TableSchema, current: TableSchema) -> TableSchema:
     """Another schema of a table with the options of today's, but its own for what says how files of several levels were
-    written: which of their rows count, and how maps lie in them. Where a column of it is gone or has another name,
-    options that name columns are its own, too."""
+    written: which of their rows count, whether rows waited for their buckets, and how maps lie in them. Where a column
+    of it is gone or has another name, options that name columns are its own, too."""
+    own = {*_HOW_MERGED, *(["bucket"] if past.bucket_mode is BucketMode.POSTPONE else [])}
     names = {item.id: item.name for item in current.fields}
     renamed = any(names.get(item.id) != item.name for item in past.fields)
 
     def is_own(key: str) -> bool:
-        return key in _HOW_MERGED or is_of_layout(key) or (renamed and _names_columns(key))
+        return key in own or is_of_layout(key) or (renamed and _names_columns(key))
 
     kept = {key: value for key, value in current.options.items() if not is_own(key)}
     return replace(past, options={**kept, **{key: value for key, value in past.options.items() if is_own(key)}})

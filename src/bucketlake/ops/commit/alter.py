@@ -16,14 +16,13 @@ from dataclasses import replace
 
 from bucketlake.errors import ConflictError, InvalidError, NotFoundError, already_done
 from bucketlake.format.metadata.snapshot import Snapshot
-from bucketlake.ops.commit.schemas import refuse_other_merges
+from bucketlake.ops.commit.schemas import refuse_leaving_pending, refuse_other_merges
 from bucketlake.ops.scan import fallback, key_types
 from bucketlake.ops.table.newest import newest_schema
 from bucketlake.ops.table.publishing import alter_managed, publish_schema
 from bucketlake.ops.table.store import Store
-from bucketlake.ops.write.postpone_write import pending_rows
 from bucketlake.schema.change import SchemaChange
-from bucketlake.schema.schema import BucketMode, TableSchema
+from bucketlake.schema.schema import TableSchema
 from bucketlake.schema.versions import apply, refuse_change
 from bucketlake.values import dataclass
 
@@ -78,19 +77,9 @@ class Alter:
         used = snapshot is not None
         following = apply(base, changes, has_snapshots=used, time_millis=now, table=self.name, retypable=free)
         if snapshot is not None:
-            self._refuse_leaving_pending(base, following)
-            refuse_other_merges(self.store, snapshot, (base, following), "CALL sys.compact on the table first")
+            for refuse in (refuse_leaving_pending, refuse_other_merges):
+                refuse(self.store, snapshot, (base, following), "CALL sys.compact on the table first")
         return following
-
-    def _refuse_leaving_pending(self, base: TableSchema, following: TableSchema) -> None:
-        """Rows that are pending would never be seen in another bucket mode."""
-        leaves = base.bucket_mode is BucketMode.POSTPONE and following.bucket_mode is not BucketMode.POSTPONE
-        if leaves and pending_rows(self.store):
-            raise InvalidError(
-                "Cannot change bucket while rows are pending in the postpone bucket.",
-                table=self.name,
-                remedy="CALL sys.compact on the table first",
-            )
 
     def _check_meanwhile(
         self, base: TableSchema, changes: Sequence[SchemaChange], following: TableSchema, seen: Snapshot | None

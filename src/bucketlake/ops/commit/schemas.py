@@ -13,12 +13,13 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lsm.changelog import settles
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.scan.key_types import check_added
-from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.scan.scan import EntryFilter, live_entries
 from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.store import Store
 from bucketlake.options.merge import COMPUTING
+from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.schema.option_changes import relaid
-from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.schema import BucketMode, TableSchema
 from bucketlake.schema.versions import is_replaced
 
 DECIDE_MERGES = ("changelog-producer", "deletion-vectors.enabled", "force-lookup")
@@ -90,6 +91,21 @@ def refuse_other_merges(
         raise InvalidError(
             f"Cannot change '{', '.join(changed)}' where buckets have files in several levels: their rows would be "
             "merged otherwise than they were written.",
+            table=store.paths.root,
+            snapshot=snapshot.id,
+            remedy=remedy,
+        )
+
+
+def refuse_leaving_pending(
+    store: Store, snapshot: Snapshot, schemas: tuple[TableSchema, TableSchema], remedy: str
+) -> None:
+    """InvalidError where a snapshot, of the first schema, has pending rows, and the second is of another bucket mode,
+    under which they would never be seen."""
+    past, current = (schema.bucket_mode is BucketMode.POSTPONE for schema in schemas)
+    if past and not current and live_entries(store, snapshot, EntryFilter(buckets=frozenset({POSTPONE_BUCKET}))):
+        raise InvalidError(
+            "Cannot change bucket while rows are pending in the postpone bucket.",
             table=store.paths.root,
             snapshot=snapshot.id,
             remedy=remedy,

@@ -36,7 +36,7 @@ from bucketlake.ops.clean.removal import delete_name
 from bucketlake.ops.commit.conflicts import CommitName, row_range
 from bucketlake.ops.commit.manifests import write_manifests
 from bucketlake.ops.commit.publish import Publisher, Request
-from bucketlake.ops.commit.schemas import refuse_other_merges
+from bucketlake.ops.commit.schemas import refuse_leaving_pending, refuse_other_merges
 from bucketlake.ops.refs.tags import (
     create_tag,
     delete_tag,
@@ -206,7 +206,8 @@ def _refuse_other_meaning(store: Store, target: Snapshot) -> None:
                 "definition of then with the rows; VERSION AS OF reads them",
             )
         back = "SET these options as they were then, roll back, CALL sys.compact and SET them again"
-        refuse_other_merges(store, target, (store.schema_of(target.schema_id), newest), back)
+        for refuse in (refuse_leaving_pending, refuse_other_merges):
+            refuse(store, target, (store.schema_of(target.schema_id), newest), back)
 
 
 @contextmanager

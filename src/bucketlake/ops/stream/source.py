@@ -22,7 +22,7 @@ from bucketlake.ops.clean.consumers import Place, advance_consumer, place_of_con
 from bucketlake.ops.scan.select import INCREMENTAL_KEYS, Selection, epoch_of_text
 from bucketlake.ops.stream.limits import Limits, Taken
 from bucketlake.ops.stream.position import Position
-from bucketlake.ops.stream.units import NO_MORE, Follow, changed, held, pruned, rescaled_in
+from bucketlake.ops.stream.units import MAY_WAIT, NO_MORE, Follow, changed, held, pruned, rescaled_in
 from bucketlake.ops.stream.untold import PRODUCER
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
@@ -213,7 +213,7 @@ class Source:
         start = self._checked(start)
         self._check_history(replace(end, made=0))  # the start has told that it is the same table
         units = self._between(start, end)
-        moved = rescaled_in(units) if ordered and schema.bucket_mode in _HASHED else set()
+        moved = rescaled_in(units) if ordered and schema.bucket_mode in MAY_WAIT else set()
         # Rows that wait for their bucket, and those that came into one: of one partition, versions of one key.
         moved |= {unit.partition for unit in units if ordered and unit.bucket == POSTPONE_BUCKET}
         whole = ordered and self._moves_keys(start, end)
@@ -241,10 +241,15 @@ class Source:
         by a new assignment, behind an overwrite or, in a cross-partition table, from another partition; or it waits
         again for a bucket, behind an overwrite of rows that had theirs."""
         mode = self.store.schema.bucket_mode
-        if mode not in (BucketMode.DYNAMIC, BucketMode.POSTPONE):
+        if mode in (BucketMode.KEY_DYNAMIC, BucketMode.UNAWARE):
             return mode is BucketMode.KEY_DYNAMIC
         numbers = range(start.snapshot, end.last + 1)
-        return any(self._changes(number).commit_kind is CommitKind.OVERWRITE for number in numbers)
+        return any(self._reassigns(self._changes(number)) for number in numbers)
+
+    def _reassigns(self, snapshot: Snapshot) -> bool:
+        """Whether a key may come back in another bucket behind a snapshot, by the buckets that the table had then."""
+        mode = self.store.schema_of(snapshot.schema_id).bucket_mode
+        return snapshot.commit_kind is CommitKind.OVERWRITE and mode in (BucketMode.DYNAMIC, BucketMode.POSTPONE)
 
     def _units(self, at: Position) -> list[Split]:
         key = (at.snapshot, at.full, at.producer)
@@ -386,7 +391,6 @@ class Source:
 
 _ANEW = "start anew, from what is there: CALL sys.reset_consumer, or 'consumer.ignore-progress' = 'true'"
 _OF_BATCHES = (*INCREMENTAL_KEYS, "scan.tag-name", "scan.watermark", "scan.version")
-_HASHED = (BucketMode.FIXED, BucketMode.POSTPONE)
 
 
 def _behind(snapshot: Snapshot) -> Position:

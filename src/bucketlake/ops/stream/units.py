@@ -44,7 +44,10 @@ FINEST = {"source.split.target-size": "1 b", "source.split.open-file-cost": "1 b
 SHARED = {"source.split.target-size": "128 mb", "source.split.open-file-cost": "1 b"}
 """For pending rows: each split of a partition that has some reads those of other buckets, too."""
 _PENDING = "postpone.merge-on-read"
-_PENDING_TOO: dict[str, str | None] = {**SHARED, "scan.mode": None, _PENDING: "true"}
+_PENDING_TOO: dict[str, str | None] = {**SHARED, "scan.mode": None, _PENDING: "true", "bucket": str(POSTPONE_BUCKET)}
+_WAITING = frozenset({POSTPONE_BUCKET})
+MAY_WAIT = (BucketMode.FIXED, BucketMode.POSTPONE)
+"""What tables with pending rows are, or were before ALTER."""
 NO_MORE = "start anew, from what is there, under another checkpoint"
 
 
@@ -70,9 +73,10 @@ def held(store: Store, selection: Selection) -> list[Split]:
     changes is left out, and what was told as it was appended is not, whatever batch reads see of it."""
     refuse_changes(store.schema, "streams")
     producer = store.options.get(PRODUCER)
-    options: dict[str, str | None] = dict(FINEST)
-    if store.schema.bucket_mode is BucketMode.POSTPONE:
-        options = _PENDING_TOO if producer == "none" else {**FINEST, "scan.mode": None, _PENDING: "false"}
+    options: dict[str, str | None] = {**FINEST, "scan.mode": None, _PENDING: "false"}
+    # By what the snapshot has: ALTER may have given the table other buckets since the stream began in it.
+    if producer == "none" and _has_pending(store, selection.snapshot):
+        options = _PENDING_TOO
     least = waiting_below(store.options) if store.schema.primary_keys else None
     scan = Scan(selection=selection, min_level=least)
     return sorted(plan(store.with_options(options), scan).splits, key=_place)
@@ -103,7 +107,7 @@ def _changed(store: Store, snapshot: Snapshot, follow: Follow) -> list[Split]:
     # The first snapshot of all took nothing away: what it added is all that there is to tell.
     found = _told(store, snapshot, Follow(changelog=False, appended=True) if told else follow)
     wanted = replace(entry_filter(store, Scan()), min_level=0, level=None)
-    if store.schema.bucket_mode is BucketMode.POSTPONE and not follow.changelog:
+    if not follow.changelog:
         wanted = replace(wanted, min_bucket=None)  # pending rows are told as they come: their compaction tells nothing
     kept = wanted.apply(store, found)
     return _units(store, snapshot, kept)
@@ -146,16 +150,20 @@ def _check_same_table(store: Store, snapshot: Snapshot) -> None:
 def _replaced_pending(store: Store, before: Snapshot, after: Snapshot) -> list[Split] | None:
     """Of an overwrite in whose partitions rows are pending, which were told as they came and lie above those of real
     buckets: all rows that the partitions had, and all that they have. None where no rows are pending."""
-    if store.schema.bucket_mode is not BucketMode.POSTPONE:
-        return None
-    places = {entry.partition for entry in delta_entries(store, after)}
-    waiting = EntryFilter(partitions=frozenset(places), buckets=frozenset({POSTPONE_BUCKET}))
-    if not any(live_entries(store, one, waiting) for one in (before, after)):
+    places = frozenset(entry.partition for entry in delta_entries(store, after))
+    if not any(_has_pending(store, one, places) for one in (before, after)):
         return None
     reading = store.with_options(_PENDING_TOO)
     scans = (Scan(selection=Selection(one), min_level=0) for one in (before, after))
     gone, came = ([split for split in plan(reading, scan).splits if split.partition in places] for scan in scans)
     return [*(replace(split, files=(), parts=(), before=split) for split in gone), *came]
+
+
+def _has_pending(store: Store, snapshot: Snapshot | None, partitions: frozenset[bytes] | None = None) -> bool:
+    """Whether rows of a snapshot wait for their buckets, whatever buckets the table has by now."""
+    if snapshot is None or store.schema.bucket_mode not in MAY_WAIT:
+        return False
+    return bool(live_entries(store, snapshot, EntryFilter(partitions=partitions, buckets=_WAITING)))
 
 
 def assigns(store: Store) -> bool:
