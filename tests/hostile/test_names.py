@@ -129,3 +129,23 @@ def test_names_in_reads(catalog: Catalog) -> None:
     for version in ("²", "9" * 5000):
         with pytest.raises((NotFoundError, InvalidError)):
             table.to_arrow(scan_version=version)
+
+
+@pytest.mark.parametrize("what", ["tag", "branch", "consumer"])
+@pytest.mark.parametrize("name", ["..", ".", "a\nb", "a\\b"])
+def test_a_name_that_nobody_can_say_is_told_with_its_file(catalog: Catalog, what: str, name: str) -> None:
+    """What it holds on to is not known: no file goes before it is looked at."""
+    table = catalog.create_table("t", SCHEMA)
+    table.write_arrow(ROWS)
+    file = Path(table.path, what, f"{what}-{name}")
+    if what == "branch":
+        file.mkdir(parents=True)
+    else:
+        file.parent.mkdir()
+        file.write_bytes(Path(table.path, "snapshot", "snapshot-1").read_bytes() if what == "tag" else b"{}")
+    asks = {"tag": table.tags, "branch": table.branches, "consumer": table.consumers}
+    for call in (asks[what],) if what == "consumer" else (asks[what], table.fsck, table.remove_orphan_files):
+        with pytest.raises(CorruptError, match=f"no {what} has") as raised:
+            call()
+        assert raised.value.details["path"] == str(file)
+        assert "by hand" in str(raised.value)

@@ -213,7 +213,9 @@ def _check_hints(store: Store, ids: Sequence[int], history: Sequence[int], findi
     newest = str(ids[-1]) if ids else "none"
     later = number_of(latest or "") or 0  # committed since the ids were listed
     if latest is not None and latest != newest and not (ids and later > ids[-1] and store.has_snapshot(later)):
-        findings.add("hint-latest", f"it says {latest[:40]!r}, the newest is {newest}", Place(store.paths.latest_hint))
+        lost = f"; if nobody rolled back, snapshot-{later} is lost, and its commit: restore it before the next commit"
+        cause = f"it says {latest[:40]!r}, the newest is {newest}" + lost * (later > (ids[-1] if ids else 0))
+        findings.add("hint-latest", cause, Place(store.paths.latest_hint))
     oldest = str(history[0]) if history else "none"
     if earliest is not None and earliest not in (oldest, str(ids[0]) if ids else oldest):
         cause = f"it says {earliest[:40]!r}, the oldest is {oldest}"

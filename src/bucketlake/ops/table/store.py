@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 from bucketlake.env.env import Env
 from bucketlake.env.storage import FileInfo, Storage, is_there, waits
 from bucketlake.errors import ConflictError, CorruptError, NotFoundError, StorageError
-from bucketlake.file_names import number_of
+from bucketlake.file_names import fault_of, number_of
 from bucketlake.format.guard import decoding, integer, json_object
 from bucketlake.format.index.index_manifest import IndexEntry
 from bucketlake.format.metadata.manifest import FileRef, ManifestEntry, ManifestFile
@@ -265,15 +265,27 @@ class Store:
 
     def consumer_names(self) -> list[str]:
         """Names of all consumers, sorted; whatever their files hold."""
-        names = [info.name for info in self.env.storage.list(self.paths.consumer_dir) if not info.is_dir]
-        return sorted(name[len(_CONSUMER) :] for name in names if name.startswith(_CONSUMER) and name != _CONSUMER)
+        return self._names(self.paths.consumer_dir, "consumer")
 
     def branches(self) -> list[str]:
         """Names of all branches but the main one, sorted."""
-        names = [info.name for info in self.env.storage.list(self.paths.branch_dir) if info.is_dir]
-        return sorted(
-            name.removeprefix("branch-") for name in names if name.startswith("branch-") and name != "branch-"
-        )
+        return self._names(self.paths.branch_dir, "branch", folders=True)
+
+    def _names(self, folder: str, what: str, folders: bool = False) -> list[str]:
+        """What the files of a folder are named behind `<what>-`, sorted. CorruptError where nobody can ask for one by
+        that: what it may hold on to is not known, and left out it would be taken for nothing."""
+        prefix, infos = f"{what}-", self.env.storage.list(folder)
+        names = [info.name for info in infos if info.is_dir == folders and info.name.startswith(prefix)]
+        found = sorted(name.removeprefix(prefix) for name in names if name != prefix)
+        for name in found:
+            if (fault := fault_of(name)) is not None:
+                raise CorruptError(
+                    f"a {'folder' if folders else 'file'} has a name that no {what} has",
+                    path=f"{folder}/{prefix}{name}",
+                    reason=fault,
+                    remedy=f"rename it, if its {what} is needed, or remove it: by hand, as no call can name it",
+                )
+        return found
 
     def on_branch(self, name: str) -> Store:
         """The snapshots, tags and manifests of another branch ("main" too). The schema stays this handle's: it is for
@@ -322,8 +334,7 @@ class Store:
 
     def tag_names(self) -> list[str]:
         """Names of all tags, sorted."""
-        names = [info.name for info in self.env.storage.list(self.paths.tag_dir) if not info.is_dir]
-        return sorted(name.removeprefix("tag-") for name in names if name.startswith("tag-") and name != "tag-")
+        return self._names(self.paths.tag_dir, "tag")
 
     def schema_of(self, schema_id: int) -> TableSchema:
         """The schema with this id, cached."""
@@ -559,7 +570,6 @@ def numbers_of(infos: Iterable[FileInfo], prefix: str) -> list[int]:
     return sorted(number for number in found if number is not None)
 
 
-_CONSUMER = "consumer-"
 CONSUMER_REMEDY = "restore the file, or let the consumer begin elsewhere: CALL sys.reset_consumer"
 
 
