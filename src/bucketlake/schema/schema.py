@@ -199,11 +199,19 @@ class TableSchema:
         return replace(self, fields=tuple(item for item in self.fields if item not in apart)) if apart else self
 
     def stats_fields(self, names: Sequence[str] | None) -> tuple[DataField, ...]:
-        """The columns that statistics with these names (`DataFile.stats_columns`) speak of."""
+        """The columns that statistics with these names (`DataFile.stats_columns`) speak of. CorruptError where this, by
+        which the file was written, has them not."""
         if names is None:
             return self.fields
-        known = {item.name: item for item in TRACKING_FIELDS} if self.tracks_rows else {}
-        return tuple(known.get(name) or self.field(name) for name in names)
+        known = {item.name: item for item in (*self.fields, *(TRACKING_FIELDS if self.tracks_rows else ()))}
+        if unknown := [name for name in names if name not in known]:
+            raise CorruptError(
+                "a manifest says that a file has columns which its schema has not",
+                column=unknown[0][:100],
+                schema=self.id,
+                remedy="see `bucketlake fsck`",
+            )
+        return tuple(known[name] for name in names)
 
     def has_column(self, path: str | Sequence[str]) -> bool:
         """Whether there is a column of this name, or a member of ROW columns at this path."""

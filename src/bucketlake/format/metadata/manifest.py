@@ -97,12 +97,13 @@ class FileRef:
     external_path: str | None = None
     creation_time: int | None = None
     file_source: FileSource | None = None
+    level: int = 0
 
     @classmethod
     def of(cls, entry: ManifestEntry) -> FileRef:
         """What an entry refers to."""
         file = entry.file
-        rest = (file.external_path, file.creation_time, file.file_source)
+        rest = (file.external_path, file.creation_time, file.file_source, file.level)
         return cls(entry.kind, entry.partition, entry.bucket, file.file_name, file.extra_files, *rest)
 
 

@@ -58,7 +58,8 @@ _OPTIONAL = (
     "_FIRST_ROW_ID",
     "_WRITE_COLS",
 )
-_REF = ("_FILE_NAME", "_EXTRA_FILES", "_EXTERNAL_PATH", "_CREATION_TIME", "_FILE_SOURCE")
+_REF = ("_FILE_NAME", "_EXTRA_FILES", "_EXTERNAL_PATH", "_CREATION_TIME", "_FILE_SOURCE", "_LEVEL")
+_REF_REQUIRED = ("_FILE_NAME", "_EXTRA_FILES", "_LEVEL")
 
 
 def decode_columns(data: bytes, source: str = "manifest") -> list[ManifestEntry] | None:
@@ -88,7 +89,7 @@ def decode_refs(data: bytes, source: str = "manifest") -> list[FileRef] | None:
         frame, file = opened
         if file is None:
             return []
-        _check(file, _REF[:2], [name for name in _REF if name in file.columns])
+        _check(file, _REF_REQUIRED, [name for name in _REF if name in file.columns])
         columns = [_column(file, name) for name in _REF]
         return [FileRef(*row) for row in zip(*_places(frame), *columns, strict=True)]
 

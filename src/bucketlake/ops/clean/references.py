@@ -58,7 +58,7 @@ class References:
     changes: list[Hashes] = field(default_factory=list)  # of changelog files, whether they must be there or not
     shown: dict[str, _Manifest] = field(default_factory=dict)  # manifests of changelogs whose files must be there
     manifests: dict[str, _Manifest] = field(default_factory=dict)  # by their names
-    roots: list[tuple[str, ...]] = field(default_factory=list)  # the manifests of each snapshot
+    roots: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)  # each snapshot's file, and its manifests
     indexes: dict[str, _Indexes] = field(default_factory=dict)  # index manifests, by their names
     used: Hashes = field(default_factory=lambda: _NONE)
     told: Hashes = field(default_factory=lambda: _NONE)  # of `used`, what must be there
@@ -67,9 +67,9 @@ class References:
     def refresh(self) -> None:
         """Add what there is that was not there before; where nothing is new it costs a look at the folders.
 
-        Raises CorruptError where something exists and its files do not: nothing can be told then; NotFoundError for a
-        table that was dropped. Of a branch without schemas, which nobody can open (half made, half deleted, or written
-        to as it was deleted), what is left is kept.
+        Raises CorruptError where something exists and its files do not, or was there and is lost: nothing can be told
+        then; NotFoundError for a table that was dropped. Of a branch without schemas, which nobody can open (half made,
+        half deleted, or written to as it was deleted), what is left is kept.
         """
         branches = [MAIN, *self.store.branches()]
         stores = [self.store.on_branch(name) for name in branches]
@@ -79,6 +79,8 @@ class References:
                 self.store.check_same()
             raise CorruptError("a table without schemas", path=self.store.paths.root, remedy="CALL sys.fsck")
         for name, store in zip(branches, stores, strict=True):
+            if name not in shut:
+                _refuse_lost(store)
             snapshots = _existing(store.snapshot_ids(), store.find_snapshot, store)
             for path, snapshot in self._new({store.paths.snapshot(found.id): found for found in snapshots}):
                 self._add_rest(store, snapshot) if name in shut else self._add(store, snapshot, path, name == MAIN)
@@ -132,7 +134,7 @@ class References:
                 reason=str(error),
                 remedy="remove or repair what refers to it, then call again",
             ) from error
-        self.roots.append(tuple(m.file_name for m in data))
+        self.roots.append((path, tuple(m.file_name for m in data)))
         self._name([snapshot.base_manifest_list, snapshot.delta_manifest_list, snapshot.index_manifest])
         self._name([snapshot.statistics, *(m.file_name for m in data)])
         if indexes is not None:
@@ -180,13 +182,28 @@ class References:
         deleted = distinct([manifest.deleted for manifest in read])
         live = [without(added, deleted)]
         if len(deleted):
+            self._refuse_contradictions()
             doubtful = {name: one.added[members(deleted, one.added)] for name, one in self.manifests.items()}
-            live += [_live(root, doubtful, self.manifests) for root in self.roots]
+            live += [_live(root, doubtful, self.manifests) for _, root in self.roots]
         named = np.fromiter(self.names, np.int64, len(self.names))
         live += [manifest.added for manifest in self.shown.values()]
         live += [manifest.added for manifest in self.indexes.values()]
         self.told = distinct(live)
         self.used = distinct([self.told, named, *self.changes])
+
+    def _refuse_contradictions(self) -> None:
+        """Raise CorruptError where a snapshot's manifests delete what they have not added: no reader takes them, and
+        what is live of the rest is not known."""
+        gone = distinct([manifest.gone for manifest in self.manifests.values()])
+        came = {name: one.came[members(gone, one.came)] for name, one in self.manifests.items()}
+        for path, root in self.roots:
+            counts = _counted([came[name] for name in root], [self.manifests[name].gone for name in root])[1]
+            if (counts < 0).any():
+                raise CorruptError(
+                    "cannot tell what is referred to: manifests delete files that they have not added",
+                    found_in=path,
+                    remedy="CALL sys.fsck tells which; repair or remove what refers to them, then call again",
+                )
 
     def folders_lacking(self, missing: Hashes) -> set[str]:
         """The folders in which a file that is told of is not, of those with these names. Costs nothing without them."""
@@ -203,12 +220,15 @@ class References:
 
 @dataclass(frozen=True, slots=True)
 class _Manifest:
-    """A manifest, and the names that it adds and deletes; what lies beside a file is with it."""
+    """A manifest, and the names that it adds and deletes; what lies beside a file is with it. `came`, `gone`: the
+    entries themselves, by all that tells one from another."""
 
     store: Store
     file: ManifestFile
     added: Hashes
     deleted: Hashes
+    came: Hashes
+    gone: Hashes
 
     @classmethod
     def read(cls, store: Store, file: ManifestFile) -> _Manifest:
@@ -216,7 +236,7 @@ class _Manifest:
         refs = store.refs(file)
         added = [ref for ref in refs if ref.kind == FileKind.ADD]
         deleted = [ref for ref in refs if ref.kind != FileKind.ADD]
-        return cls(store, file, _hashes_of(added), _hashes_of(deleted))
+        return cls(store, file, _hashes_of(added), _hashes_of(deleted), _entries_of(added), _entries_of(deleted))
 
     def paths(self, names: frozenset[int]) -> list[str]:
         """Where the files with these names lie, with what lies beside them; none where the manifest is gone by now:
@@ -274,15 +294,23 @@ def _files_of(kind: str, snapshot: Snapshot) -> tuple[str | None, ...]:
 
 def _live(root: Sequence[str], added: Mapping[str, Hashes], manifests: Mapping[str, _Manifest]) -> Hashes:
     """Of the files that some manifest deletes, those live in one snapshot: added once more than deleted."""
-    plus = [added[name] for name in root]
-    minus = [manifests[name].deleted for name in root]
+    names, counts = _counted([added[name] for name in root], [manifests[name].deleted for name in root])
+    return names[counts > 0]
+
+
+def _counted(plus: Sequence[Hashes], minus: Sequence[Hashes]) -> tuple[Hashes, Hashes]:
+    """Each once, and how much more often it is in `plus` than in `minus`."""
     names, places = np.unique(np.concatenate([_NONE, *plus, *minus]), return_inverse=True)
     weights = np.repeat([1, -1], [sum(map(len, plus)), sum(map(len, minus))])
-    return names[np.bincount(places, weights, len(names)) > 0]
+    return names, np.bincount(places, weights, len(names)).astype(np.int64)
 
 
 def _hashes_of(files: Iterable[FileRef]) -> Hashes:
     return hashes(name for file in files for name in _names_of(file))
+
+
+def _entries_of(files: Iterable[FileRef]) -> Hashes:
+    return hashes(repr((f.partition, f.bucket, f.level, f.file_name, f.extra_files, f.external_path)) for f in files)
 
 
 def _names_of(file: FileRef) -> tuple[str, ...]:
@@ -302,6 +330,23 @@ def hashes(names: Iterable[str]) -> Hashes:
 
 def _digest(name: str) -> bytes:
     return blake2b(name.encode(), digest_size=8).digest()
+
+
+def _refuse_lost(store: Store) -> None:
+    """Raise CorruptError where the hint names a later snapshot than there is: a rollback lowers it before it takes one
+    away, so that one was lost, and its files are no orphans."""
+    if store.env.keeper is not None and store.env.keeper.manages:
+        return
+    says = store.hint(store.paths.latest_hint)
+    if says is None or store.has_snapshot(says) or max(store.snapshot_ids(), default=0) >= says:
+        return
+    if store.hint(store.paths.latest_hint) == says:
+        raise CorruptError(
+            "cannot tell what is referred to: the hint names a newest snapshot that is not there",
+            path=store.paths.latest_hint,
+            snapshot=says,
+            remedy=f"restore snapshot-{says} from a copy; where nobody needs it, CALL sys.repair_table sets the hint",
+        )
 
 
 def _existing(ids: Sequence[int], find: Callable[[int], Snapshot | None], store: Store) -> list[Snapshot]:

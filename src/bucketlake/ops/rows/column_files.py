@@ -116,8 +116,16 @@ def _age(file: DataFile) -> tuple[int, str]:
 
 
 def held(written: TableSchema, file: DataFile) -> tuple[DataField, ...]:
-    """The columns of the table, without ids, that a file written with this schema has."""
+    """The columns of the table, without ids, that a file written with this schema has. CorruptError where it names
+    others, or none."""
     names = None if file.write_cols is None else set(file.write_cols)
+    if names is not None and (not names or not names <= {*(item.name for item in written.fields), *TRACKING}):
+        raise CorruptError(
+            "a manifest says that a file has columns which its schema has not, or none at all",
+            file=file.file_name,
+            schema=written.id,
+            columns=list(file.write_cols or ())[:10],
+        )
     apart = () if is_blob(file.file_name) else written.blob_fields
     fields = (f for f in written.fields if f.name not in TRACKING and f not in apart)
     return tuple(f for f in fields if names is None or f.name in names)
