@@ -75,6 +75,12 @@ def test_how_a_database_is_reached(options: dict[str, str], kind: str, given: di
         ({"uri": "jdbc:postgresql://h/db?kerberosServerName=x"}, UnsupportedError, "jdbc.kerberosservername"),
         ({"uri": "jdbc:mysql://h/db?trustCertificateKeyStoreUrl=x"}, UnsupportedError, "trustcertificatekeystoreurl"),
         ({"uri": "jdbc:mysql://h/db?sslMode=maybe"}, InvalidError, "mode of TLS"),
+        # Numbers that are none: ValueErrors of Python's, and SQLite waited for 30 s without a word.
+        ({"uri": "jdbc:sqlite:c.db", "jdbc.busy_timeout": "2 s"}, InvalidError, "whole number .*jdbc.busy_timeout"),
+        ({"uri": "jdbc:postgresql:///db", "jdbc.port": "x"}, InvalidError, "whole number .*jdbc.port"),
+        ({"uri": "jdbc:postgresql://h/db?connectTimeout=5s"}, InvalidError, "whole number .*jdbc.connecttimeout"),
+        ({"uri": "jdbc:mysql://h/db?connectTimeout=5s"}, InvalidError, "whole number .*jdbc.connectTimeout"),
+        ({"uri": "jdbc:mysql://h/db?read_timeout=-1"}, InvalidError, "whole number .*jdbc.read_timeout"),
     ],
 )
 def test_what_is_refused(options: dict[str, str], error: type[Exception], words: str) -> None:
@@ -89,9 +95,11 @@ def test_what_is_refused(options: dict[str, str], error: type[Exception], words:
         ({"metastore": "jdbc", "uri": "jdbc:sqlite:c.db", "lock.type": "zookeeper"}, "lock.type"),
         ({"metastore": "rest", "uri": "https://h", "lock.enabled": "true"}, "lock.enabled"),
         ({"metastore": "jdbc", "uri": "jdbc:sqlite:c.db", "sync-all-properties": "maybe"}, "sync-all-properties"),
+        ({"metastore": "rest", "uri": "https://h", "token.provider": "dlf"}, "leave it out, or set it to bear"),
     ],
 )
 def test_options_of_other_metastores(options: dict[str, str], words: str) -> None:
     with pytest.raises(UnsupportedError, match=words) as caught:
         bucketlake.open("warehouse", options)
     assert caught.value.remedy
+    assert "***" not in str(caught.value)

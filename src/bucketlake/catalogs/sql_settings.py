@@ -86,10 +86,9 @@ def _sqlite(rest: str, own: Mapping[str, str], pool: int) -> Settings:
         raise InvalidError(
             "a catalog in memory would end with this process", remedy="name a file: jdbc:sqlite:/path/catalog.db"
         )
-    wait = given.pop("busy_timeout", "30000")
+    wait = _whole(given.pop("busy_timeout", "30000"), "busy_timeout")
     _refuse_rest([key for key in given if key not in ("user", "password", "username")])
-    seconds = int(wait) / 1000 if wait.isascii() and wait.isdigit() else 30.0
-    return Settings(SQLITE, {"database": path, "timeout": seconds}, f"sqlite:{path}", pool)
+    return Settings(SQLITE, {"database": path, "timeout": wait / 1000}, f"sqlite:{path}", pool)
 
 
 def _server(kind: str, plain: str, own: Mapping[str, str], pool: int) -> Settings:
@@ -107,7 +106,7 @@ def _server(kind: str, plain: str, own: Mapping[str, str], pool: int) -> Setting
     own_port = port or named.pop("port", None)
     for key in ("user", "password", "host", "database", "port"):
         named.pop(key, None)
-    where: dict[str, Any] = {"host": host, "port": None if own_port is None else int(own_port), "user": user}
+    where: dict[str, Any] = {"host": host, "port": None if own_port is None else _whole(own_port, "port"), "user": user}
     where["password"] = password
     if kind == POSTGRESQL:
         where |= {"dbname": database, **_postgresql(named)}
@@ -125,7 +124,8 @@ def _postgresql(named: dict[str, str]) -> dict[str, Any]:
     if schema is not None:
         found["options"] = f"-c search_path={schema}"
     for key in [key for key in named if key in _POSTGRESQL]:
-        found[_POSTGRESQL[key]] = named.pop(key)
+        value, own = named.pop(key), _POSTGRESQL[key]
+        found[own] = _whole(value, key) if own == "connect_timeout" else value
     _refuse_rest(list(named))
     return found
 
@@ -134,7 +134,7 @@ def _mysql(named: dict[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {"connect_timeout": 30}
     seconds = named.pop("connecttimeout", None)
     if seconds is not None:
-        found["connect_timeout"] = max(1, int(seconds) // 1000)
+        found["connect_timeout"] = max(1, _whole(seconds, "connectTimeout") // 1000)
     mode = named.pop("sslmode", "").lower().replace("-", "_")
     if str(named.pop("usessl", "false")).lower() == "true":
         mode = mode or "required"
@@ -145,9 +145,16 @@ def _mysql(named: dict[str, str]) -> dict[str, Any]:
     found |= _tls(mode)
     for key in [key for key in named if key in _MYSQL]:
         value = named.pop(key)
-        found[_MYSQL[key]] = int(value) if key.endswith("_timeout") else value
+        found[_MYSQL[key]] = _whole(value, key) if key.endswith("_timeout") else value
     _refuse_rest(list(named))
     return found
+
+
+def _whole(value: str | int, key: str) -> int:
+    text = str(value).strip()
+    if not text.isascii() or not text.isdigit():
+        raise InvalidError("not a whole number", property=JDBC + key, value=text, remedy="digits alone, without a unit")
+    return int(text)
 
 
 def _tls(mode: str) -> dict[str, Any]:

@@ -55,7 +55,7 @@ _OF_METASTORE: dict[str, dict[str, tuple[tuple[str, ...], str] | None]] = {
         "data-token.enabled": _FLAG,
         "lock.enabled": (("false",), _SERVER),
         "lock.type": ((), _SERVER),
-        "token.provider": (("bear",), "use token.provider=bear: requests signed for DLF are not supported"),
+        "token.provider": (("bear",), "leave it out, or set it to bear: requests signed for DLF are not supported"),
         "uri": None,
     },
 }
