@@ -120,7 +120,7 @@ STATEMENTS: tuple[Statement, ...] = (
     ("COMMENT", "`COMMENT ON TABLE / COLUMN / DATABASE`", WORKS, "ddl.md"),
     ("TRUNCATE", "`TRUNCATE TABLE [PARTITION]`", WORKS, "ddl.md"),
     ("INSERT", "`INSERT INTO`, `INSERT OVERWRITE [PARTITION]`, `REPLACE WHERE`, `BY NAME`", WORKS, "insert.md"),
-    ("WITH", "`WITH … INSERT`, `WITH … MERGE`", WORKS, "insert.md"),
+    ("WITH", "`WITH … INSERT`, `WITH … UPDATE`, `… DELETE`, `… MERGE`", WORKS, "insert.md"),
     ("FROM", "`FROM … INSERT …`", WORKS, "insert.md"),
     ("UPDATE", "`UPDATE`", WORKS, "../spec/row_changes.md#update"),
     ("DELETE", "`DELETE FROM`", WORKS, "../spec/row_changes.md#delete"),

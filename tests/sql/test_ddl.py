@@ -565,6 +565,11 @@ def test_use_of_sparks_own_catalog(classic: Lake) -> None:
         assert lake.sql("SHOW CURRENT NAMESPACE").collect()[0][0] == "spark_catalog"
         with pytest.raises(InvalidError, match=r"USE bucketlake\.db first"):
             lake.sql("CALL sys.compact(table => 'mine')")
+        lake.sql("CREATE TABLE bucketlake.db.only_here (id INT)")
+        with pytest.raises(NotFoundError, match=r"write bucketlake\.db\.only_here"):  # "is found where it is named"
+            lake.sql("SELECT * FROM db.only_here")
+        with pytest.raises(NotFoundError, match=r"did you mean 'bucketlake\.db\.only_here'"):
+            lake.sql("SELECT * FROM only_her")
         lake.sql("USE paimon.db")
         assert lake.sql("SELECT * FROM mine").columns == ["id"]
     finally:

@@ -10,6 +10,7 @@ import pytest
 
 import bucketlake
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.spark.raised import RaisedError
 from bucketlake.spark.session import Lake
 from bucketlake.sql.query.immediate import execute
 from bucketlake.sql.text.cursor import Cursor
@@ -174,3 +175,24 @@ def test_attached_sessions_run_it_too(lake: Lake) -> None:
     finally:
         bucketlake.detach(lake.spark)
     assert attached is not None
+
+
+def test_several_rows_for_variables_are_told(classic: Lake) -> None:
+    """The error of one variable was Spark's, that of two was Py4J's, with the traces of the JVM."""
+    classic.sql("CREATE TABLE db.t (id INT, v STRING)")
+    classic.sql("INSERT INTO db.t VALUES (1, 'a'), (2, 'b')")
+    try:
+        classic.sql("DECLARE VARIABLE lowest INT")
+        classic.sql("DECLARE VARIABLE word STRING")
+        for statement in (
+            "EXECUTE IMMEDIATE 'SELECT id, v FROM db.t' INTO lowest, word",
+            "SET VARIABLE (lowest, word) = (SELECT id, v FROM db.t)",
+        ):
+            with pytest.raises(
+                RaisedError, match=r"^\[ROW_SUBQUERY_TOO_MANY_ROWS\] More than one row.*row\."
+            ) as caught:
+                classic.sql(statement)
+            assert caught.value.getCondition() == "ROW_SUBQUERY_TOO_MANY_ROWS"
+    finally:
+        for name in ("lowest", "word"):
+            classic.sql(f"DROP TEMPORARY VARIABLE IF EXISTS {name}")

@@ -52,7 +52,8 @@ _STACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+")
 _OF_QUERY = re.compile(r".*?terminated with exception: (.*?)(?= SQLSTATE: |\n=== |\n\tat |\Z)", re.DOTALL)
 _NO_FORMAT = "DATA_SOURCE_NOT_FOUND"
 _LET_THROUGH = re.compile(
-    r"\[(SPARK_JOB_CANCELLED|SCALAR_SUBQUERY_TOO_MANY_ROWS|DATA_SOURCE_NOT_FOUND)\] (.*?)(?: SQLSTATE: (\w{5}))?$",
+    r"\[(SPARK_JOB_CANCELLED|(?:SCALAR|ROW)_SUBQUERY_TOO_MANY_ROWS|DATA_SOURCE_NOT_FOUND)\] (.*?)"
+    r"(?: SQLSTATE: (\w{5}))?$",
     re.MULTILINE,
 )
 _NAMED = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ")
@@ -294,7 +295,7 @@ def what(error: PySparkException) -> faults.Told:
 @contextmanager
 def interrupts_stay() -> Iterator[None]:
     """Ctrl-C as KeyboardInterrupt: while PySpark collects, the error of the job that it cancelled takes its place.
-    A job that was cancelled otherwise as JobCancelledError, a subquery of one value that has several as RaisedError."""
+    A job that was cancelled otherwise as JobCancelledError, a subquery of one row that has several as RaisedError."""
     before = sys.exc_info()[1]
     try:
         yield

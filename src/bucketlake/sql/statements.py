@@ -26,7 +26,7 @@ from bucketlake.sql.procedures import call
 from bucketlake.sql.query import immediate, query, unknown
 from bucketlake.sql.query.given import Braces, read_braces, with_identifiers, with_travels, with_values
 from bucketlake.sql.query.retold import retold, with_condition
-from bucketlake.sql.rows import copy_into, delete, insert_forms, merge_forms, update
+from bucketlake.sql.rows import copy_into, delete, insert_forms, merge_forms, row_forms, update
 from bucketlake.sql.tables import alter, analyze, ddl, describe, foreign, show, views
 from bucketlake.sql.text import names
 from bucketlake.sql.text.cursor import Cursor
@@ -43,6 +43,11 @@ if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
 
 _QUERIES = ("WITH", "FROM")  # that may begin a query, or a statement
+_LED: dict[str, Parse] = {
+    "MERGE": merge_forms.parse_after_with,
+    "DELETE": row_forms.parse_after_with,
+    "UPDATE": row_forms.parse_after_with,
+}
 # Keys that Flink users set out of habit; they say nothing about a batch on Spark.
 _FLINK_PREFIXES = (
     "execution.",
@@ -227,14 +232,18 @@ def _session_key(key: str) -> str:
 
 
 def _with(cursor: Cursor) -> Statement | None:
-    """Common table expressions before a MERGE or an INSERT; before anything else they are Spark's to read."""
+    """Common table expressions before a statement that changes rows; before a query they are Spark's to read."""
     depth = 0
     for at, token in enumerate(cursor.tokens):
         if token.kind == "sign":
             depth += (token.value == "(") - (token.value == ")")
-        elif depth == 0 and token.is_word("MERGE") and cursor.tokens[at - 1].value == ")":
-            cursor.at = at
-            return merge_forms.parse_after_with(cursor)
+        elif depth == 0 and token.kind == "word" and at and cursor.tokens[at - 1].value == ")":
+            led = _LED.get(token.value.upper())
+            if led is not None:
+                cursor.at = at
+                return led(cursor)
+            if token.value.upper() not in ("AS", "MAX"):  # r (n) MAX RECURSION LEVEL 9 AS (…)
+                break
     return insert_forms.parse_led(cursor)
 
 

@@ -20,6 +20,7 @@ _NAME = r"((?:`(?:[^`]|``)+`\.?)+)"
 _MISSING = re.compile(rf"\[TABLE_OR_VIEW_NOT_FOUND\] The table or view {_NAME} cannot be found")
 # Spark 4.1 names the namespace alone, later ones the whole identifier.
 _NAMESPACE = re.compile(rf"requires a single-part namespace, but got (?:identifier )?{_NAME}")
+_MEANT = re.compile(r"did you mean '(.+)'\?")
 _PART = re.compile(r"`((?:[^`]|``)+)`")
 _ROUTINE = re.compile(rf"\[(UNRESOLVED_ROUTINE|UNRESOLVABLE_TABLE_VALUED_FUNCTION)\] [\w ]+? {_NAME}")
 _UNSEARCHED = "vector and full-text indexes are not supported; ORDER BY a distance … LIMIT n finds the nearest"
@@ -81,6 +82,8 @@ def _missing(lake: Lake, quoted: str) -> UnknownNameError | None:
         remedy = f"did you mean the database '{near[0]}'?" if near else "SHOW DATABASES lists the databases"
         return UnknownNameError(what, database=database, warehouse=lake.catalog.warehouse, remedy=remedy)
     known = lake.catalog.list_tables(database)
+    if lake.in_spark_catalog:
+        return UnknownNameError(what, remedy=_by_whole_name(lake, database, parts[-1], known))
     if parts[-1] in known:
         remedy = "it is a table of the lake, which is found where the statement itself names it"
         return UnknownNameError(what, database=database, remedy=remedy)
@@ -91,6 +94,17 @@ def _missing(lake: Lake, quoted: str) -> UnknownNameError | None:
     if dollar and remedy.endswith("'?"):
         remedy = remedy.removesuffix("'?") + f"${view}'?"
     return UnknownNameError(what, database=database, remedy=remedy)
+
+
+def _by_whole_name(lake: Lake, database: str, table: str, known: list[str]) -> str:
+    """What a name of Spark's catalog, whose names short ones are, may mean of the lake's."""
+    own = lake.catalog_names[0]
+    if table in known:
+        return f"names of one and two parts are Spark's behind USE spark_catalog: write {own}.{database}.{table}"
+    meant = _MEANT.fullmatch(meant_table(lake.catalog, database, table, known) or "")
+    if meant is None:
+        return f"names of one and two parts are Spark's behind USE spark_catalog, until USE {own}"
+    return f"did you mean '{own}.{meant[1] if '.' in meant[1] else f'{database}.{meant[1]}'}'?"
 
 
 def _views(lake: Lake) -> list[str]:
