@@ -63,6 +63,7 @@ from bucketlake.spark.cluster import ensure_package, parallelism
 from bucketlake.spark.instants import refuse_stored
 from bucketlake.spark.read.stream_reader import Rows, StreamReader
 from bucketlake.spark.types import field_types, require_columns, spark_batch, spark_schema, spark_type
+from bucketlake.spark.write.assigned import assigned_batch, check_alone
 from bucketlake.spark.write.replacing import replaced_partition
 from bucketlake.table import Table
 from bucketlake.types.instants import LEGACY_TIMESTAMPS
@@ -398,7 +399,8 @@ class CommitWriter(DataSourceArrowWriter):  # type: ignore[misc]
             raise InvalidError("too many write tasks", most=MOST_TASKS, remedy="coalesce the DataFrame")
         names, sources = list(self._sources), list(self._sources.values())
         fields = self._table.schema.fields
-        return number, (spaced_batch(batch.select(sources).rename_columns(names), fields) for batch in iterator)
+        own = (batch.select(sources).rename_columns(names) for batch in iterator)
+        return number, (spaced_batch(assigned_batch(batch, fields), fields) for batch in own)
 
     @_brief
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -446,5 +448,7 @@ def _sources(schema: T.StructType, fields: Sequence[DataField]) -> dict[str, str
     require_columns(places, fields)
     for item in fields:
         if item.name in places:
-            check_assignment(schema.fields[places[item.name]].dataType, spark_type(item.type), item.name)
+            source, target = schema.fields[places[item.name]].dataType, spark_type(item.type)
+            check_assignment(source, target, item.name)
+            check_alone(source, target, item.name, Rules())
     return {name: schema.names[place] for name, place in places.items()}
