@@ -295,3 +295,18 @@ def test_files_that_are_not_what_is_said(classic: Lake, folder: Path) -> None:
         classic.sql(f"COPY INTO db.u FROM '{folder}' FILE_FORMAT = (TYPE = PARQUET) PATTERN = 'no.parquet'")
     with pytest.raises(UnsupportedError, match=r"nested values from JSON files.*column=l.*FROM json\.`"):
         classic.sql(f"COPY INTO db.u FROM '{folder}' FILE_FORMAT = (TYPE = JSON) PATTERN = 'l.json'")
+
+
+def test_members_that_are_not_null(classic: Lake, folder: Path) -> None:
+    """Files with such a column were refused by an error of Spark's about the cast of their rows."""
+    classic.sql("CREATE TABLE db.m (id INT, s STRUCT<a: INT NOT NULL>)")
+    load_it = f"COPY INTO db.m FROM '{folder}/p' FILE_FORMAT = (TYPE = PARQUET)"
+    classic.spark.sql("SELECT 1 AS id, named_struct('a', 5) AS s").write.parquet(f"{folder}/p")
+    classic.sql(load_it)
+    assert rows(classic, "SELECT id, s.a FROM db.m") == [(1, 5)]
+    classic.spark.sql("SELECT 2 AS id, named_struct('a', CAST(NULL AS INT)) AS s").write.mode("append").parquet(
+        f"{folder}/p"
+    )
+    with pytest.raises(Exception, match="NOT_NULL_ASSERT_VIOLATION"):
+        classic.sql(load_it)
+    assert rows(classic, "SELECT id, s.a FROM db.m") == [(1, 5)]

@@ -29,7 +29,7 @@ from bucketlake.spark.assignment import Rules
 from bucketlake.spark.copy.formats import FileFormat
 from bucketlake.spark.copy.sources import list_files, literal_path
 from bucketlake.spark.instants import shown_type
-from bucketlake.spark.types import quoted, spark_type
+from bucketlake.spark.types import as_nullable, quoted, spark_type
 from bucketlake.spark.write.kept import decided
 from bucketlake.spark.write.writer import WriteRequest, write
 from bucketlake.table import Table
@@ -167,11 +167,12 @@ class _Run:
     def _value(self, name: str, frame: DataFrame) -> Column:
         """A column's value in the table's type; null where it cannot be cast."""
         own, source = self.table.schema.field(name).type, self._source(name, frame)
-        kind, shown = spark_type(own), spark_type(shown_type(own, self.table.options))
+        # Spark casts nothing to members that are NOT NULL: the writer looks for their nulls.
+        kind, shown = (as_nullable(spark_type(one)) for one in (own, shown_type(own, self.table.options)))
         if source is None:
             return F.lit(None).cast(kind)
         column = F.col(quoted(source))
-        if frame.schema[source].dataType == kind:
+        if as_nullable(frame.schema[source].dataType) == kind:
             return column
         if isinstance(kind, _NESTED) and isinstance(frame.schema[source].dataType, T.StringType):
             told, name = self.request.format.name, self.table.schema.field(name).name
