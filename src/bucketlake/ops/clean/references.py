@@ -309,8 +309,10 @@ def _hashes_of(files: Iterable[FileRef]) -> Hashes:
     return hashes(name for file in files for name in _names_of(file))
 
 
-def _entries_of(files: Iterable[FileRef]) -> Hashes:
-    return hashes(repr((f.partition, f.bucket, f.level, f.file_name, f.extra_files, f.external_path)) for f in files)
+def _entries_of(files: Sequence[FileRef]) -> Hashes:
+    """By Python's own hashes, quicker than digests: they are compared in this process alone."""
+    told = ((f.partition, f.bucket, f.level, f.file_name, f.extra_files, f.external_path) for f in files)
+    return np.fromiter(map(hash, told), np.int64, len(files))
 
 
 def _names_of(file: FileRef) -> tuple[str, ...]:

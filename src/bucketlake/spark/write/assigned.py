@@ -79,7 +79,7 @@ def _assigned(array: pa.Array, kind: DataType, item: DataField) -> pa.Array:
     if kind.root is Root.ROW and pa.types.is_struct(given):
         places = {given.field(at).name.lower(): at for at in range(given.num_fields)}
         exact = {given.field(at).name: at for at in range(given.num_fields)}
-        own = [array.field(exact.get(one.name, places.get(one.name.lower(), 0))) for one in kind.fields]
+        own = [array.field(exact[one.name] if one.name in exact else places[one.name.lower()]) for one in kind.fields]
         parts = [_assigned(part, one.type, item) for part, one in zip(own, kind.fields, strict=True)]
         names = [one.name for one in kind.fields]
         stays = names == list(exact) and all(a is b for a, b in zip(parts, own, strict=True))
