@@ -63,6 +63,8 @@ ROOMS = (
         "spark.beside",
         "spark.actions",
         "spark.types",
+        "spark.conform",
+        "spark.arrow_rows",
         "spark.column_text",
         "spark.cluster",
         "spark.java",

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
+from bucketlake.spark.arrow_rows import framed
 from bucketlake.spark.session import Lake
-from bucketlake.spark.types import framed
 
 pytestmark = pytest.mark.spark
 

@@ -20,7 +20,8 @@ from bucketlake.cdc.plan import From, Rules, TablePlan
 from bucketlake.cdc.shapes import Coding, Shape
 from bucketlake.cdc.values import unmarked, value
 from bucketlake.schema.schema import KIND_FIELD, TableSchema
-from bucketlake.spark.types import quoted, same_key, spark_type
+from bucketlake.spark.conform import same_key
+from bucketlake.spark.types import quoted, spark_type
 from bucketlake.types.model import DataField, DataType, Root, type_text
 
 KIND, ORDER, REASON = KIND_FIELD.name, "__at", "__reason"

@@ -49,26 +49,19 @@ from bucketlake.ops.table.store import Store
 from bucketlake.predicate.tree import Constant, Predicate, is_exact, to_spark_sql
 from bucketlake.schema.schema import KIND_FIELD, ROW_ID_FIELD, SEQUENCE_FIELD, BucketMode, TableSchema
 from bucketlake.spark import actions, instants
+from bucketlake.spark.arrow_rows import collected, framed, spark_table
 from bucketlake.spark.assignment import is_final
 from bucketlake.spark.beside import NOTHING, Beside
 from bucketlake.spark.cluster import parallelism
 from bucketlake.spark.column_text import condition_text, expression_given
+from bucketlake.spark.conform import chars_are_text, conform, same_key
 from bucketlake.spark.maintain.compaction import after_no_change
 from bucketlake.spark.read import among, reader
 from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
 from bucketlake.spark.read.row_places import Choose, finder, hits, rows_with_places, stored_with_places
 from bucketlake.spark.read.row_places import is_small as is_few
-from bucketlake.spark.types import (
-    chars_are_text,
-    collected,
-    conform,
-    framed,
-    quoted,
-    same_key,
-    spark_schema,
-    spark_table,
-)
+from bucketlake.spark.types import quoted, spark_schema
 from bucketlake.spark.write import writer
 from bucketlake.spark.write.append_changes import rewriter, write_rows
 from bucketlake.spark.write.column_updates import MINE, ColumnChange

@@ -34,7 +34,8 @@ from bucketlake.ops.table.made import discard
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store
 from bucketlake.spark.actions import to_arrow
-from bucketlake.spark.types import mapped, row_bytes
+from bucketlake.spark.arrow_rows import mapped
+from bucketlake.spark.types import row_bytes
 from bucketlake.values import dataclass
 
 REQUIRED = ("fastavro", "numpy", "obstore", "polars", "pyarrow", "pyroaring", "sqlglot")

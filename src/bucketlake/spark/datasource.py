@@ -58,11 +58,13 @@ from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.predicate.tree import Predicate, is_exact
 from bucketlake.schema.merging import MERGE_SCHEMA, Merging
 from bucketlake.schema.schema import BucketMode, column_names
+from bucketlake.spark.arrow_rows import spark_batch
 from bucketlake.spark.assignment import Rules, check_assignment, goes_by_place, matched
 from bucketlake.spark.cluster import ensure_package, parallelism
+from bucketlake.spark.conform import require_columns
 from bucketlake.spark.instants import refuse_stored
 from bucketlake.spark.read.stream_reader import Rows, StreamReader
-from bucketlake.spark.types import field_types, require_columns, spark_batch, spark_schema, spark_type
+from bucketlake.spark.types import field_types, spark_schema, spark_type
 from bucketlake.spark.write.assigned import assigned_batch, check_alone
 from bucketlake.spark.write.replacing import replaced_partition
 from bucketlake.table import Table

@@ -16,9 +16,10 @@ from pyspark.sql import types as T
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.ops.rows.given import arrow_input, batches_of
+from bucketlake.spark.arrow_rows import framed, is_finer, spark_table
 from bucketlake.spark.cluster import is_connect
 from bucketlake.spark.settings import require_running
-from bucketlake.spark.types import framed, is_finer, quoted, spark_schema, spark_table
+from bucketlake.spark.types import quoted, spark_schema
 from bucketlake.types.model import DataField, Root, canonical_batch, from_arrow_type
 
 _WITHOUT = "lake.catalog.table(…).write_arrow(rows) writes them as they are"

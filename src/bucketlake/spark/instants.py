@@ -24,8 +24,9 @@ from bucketlake.options.session import PREFIXES
 from bucketlake.predicate.tree import Predicate, without
 from bucketlake.spark import actions
 from bucketlake.spark.assignment import Rules
+from bucketlake.spark.conform import char_columns
 from bucketlake.spark.settings import setting_of
-from bucketlake.spark.types import as_nullable, char_columns, field_types, quoted, spark_schema, spark_type
+from bucketlake.spark.types import as_nullable, field_types, quoted, spark_schema, spark_type
 from bucketlake.types.instants import LEGACY_TIMESTAMPS, as_instants, has_local_times, local_fields
 from bucketlake.types.model import DataField, DataType, Root
 

@@ -47,6 +47,7 @@ from bucketlake.ops.table.messages import CommitMessage, Split, WriteTask
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user
 from bucketlake.schema.schema import BucketMode
+from bucketlake.spark.arrow_rows import spark_batch
 from bucketlake.spark.cluster import (
     ensure_package,
     is_answer,
@@ -62,7 +63,7 @@ from bucketlake.spark.cluster import (
 from bucketlake.spark.maintain.compaction import Request, partition_filter
 from bucketlake.spark.maintain.jobs import DRIVER_BYTES
 from bucketlake.spark.read import reader
-from bucketlake.spark.types import MICROSECONDS, spark_batch, spark_schema
+from bucketlake.spark.types import MICROSECONDS, spark_schema
 from bucketlake.spark.write.keyed_ranges import in_ranges, is_large
 from bucketlake.spark.write.layout import Layout, layout_of
 from bucketlake.spark.write.local_ranges import Ranges, of_splits, piece_count, write_ranges

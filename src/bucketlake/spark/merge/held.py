@@ -19,7 +19,9 @@ from pyspark.sql import types as T
 from bucketlake.errors import UnsupportedError
 from bucketlake.lazy import pc
 from bucketlake.spark import actions
-from bucketlake.spark.types import as_nullable, char_columns, char_mark, collected, field_types, framed, quoted
+from bucketlake.spark.arrow_rows import collected, framed
+from bucketlake.spark.conform import char_columns, char_mark
+from bucketlake.spark.types import as_nullable, field_types, quoted
 from bucketlake.spark.write.kept import decided, decided_later
 from bucketlake.spark.write.parquet_rows import few_rows
 from bucketlake.types.model import DataField

@@ -24,13 +24,15 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from bucketlake.lazy import pc
+from bucketlake.spark.arrow_rows import arrow_layout, framed
 from bucketlake.spark.assignment import is_final
 from bucketlake.spark.changes import PLACE
+from bucketlake.spark.conform import char_mark
 from bucketlake.spark.merge.clauses import INSERT, NAME, Clause, Merge, Side, Value
 from bucketlake.spark.merge.held import NUMBER, Held, Target, held_here, hold
 from bucketlake.spark.merge.outcome import KIND, Scope, outcome
 from bucketlake.spark.merge.pruning import as_column, equals_alike, mentioned
-from bucketlake.spark.types import arrow_layout, char_mark, framed, spark_type
+from bucketlake.spark.types import spark_type
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 

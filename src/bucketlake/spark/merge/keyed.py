@@ -29,8 +29,10 @@ from bucketlake.ops.table.known import check_known
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema
 from bucketlake.spark import actions, instants
+from bucketlake.spark.arrow_rows import spark_table
 from bucketlake.spark.assignment import Rules, is_final
 from bucketlake.spark.changes import DELETE, OLD, left_behind, moves, refuse_unlike, without_keys
+from bucketlake.spark.conform import as_key
 from bucketlake.spark.maintain.compaction import after_no_change
 from bucketlake.spark.merge.clauses import INSERT, UPDATE, Merge, Side, assigned, check_keys
 from bucketlake.spark.merge.held import NUMBER, Held, Target
@@ -38,7 +40,7 @@ from bucketlake.spark.merge.outcome import KIND, Scope
 from bucketlake.spark.merge.pruning import Prune, equals_alike, extra_columns, known_values, needed_columns
 from bucketlake.spark.merge.stages import Rows, Stages, has_nulls, repeats, violation
 from bucketlake.spark.read import among, hidden, reader
-from bucketlake.spark.types import as_key, quoted, spark_schema, spark_table, spark_type
+from bucketlake.spark.types import quoted, spark_schema, spark_type
 from bucketlake.spark.write import writer
 from bucketlake.table import Table
 from bucketlake.types.model import DataField, Root

@@ -17,8 +17,9 @@ from pyspark.sql import types as T
 
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, TableSchema
 from bucketlake.spark.assignment import Rules, check_assignment, is_final, members
+from bucketlake.spark.conform import stored
 from bucketlake.spark.merge.clauses import DELETE, INSERT, UPDATE, Clause, Value, expression
-from bucketlake.spark.types import as_nullable, quoted, spark_type, stored
+from bucketlake.spark.types import as_nullable, quoted, spark_type
 from bucketlake.types.instants import as_instants
 from bucketlake.types.model import DataField, Root
 from bucketlake.values import dataclass

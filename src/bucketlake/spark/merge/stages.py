@@ -24,6 +24,7 @@ from bucketlake.lazy import pc
 from bucketlake.schema.schema import TableSchema
 from bucketlake.spark import actions
 from bucketlake.spark.assignment import Rules
+from bucketlake.spark.conform import as_key
 from bucketlake.spark.instants import shown_schema
 from bucketlake.spark.merge.clauses import INSERT, Merge, Side
 from bucketlake.spark.merge.held import NUMBER, Held, Target, hold
@@ -31,7 +32,7 @@ from bucketlake.spark.merge.joined import Identity, Joined
 from bucketlake.spark.merge.outcome import KIND, Scope, outcome
 from bucketlake.spark.merge.pruning import extra_columns, mentioned
 from bucketlake.spark.read.hidden import hidden_fields
-from bucketlake.spark.types import as_key, quoted
+from bucketlake.spark.types import quoted
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 

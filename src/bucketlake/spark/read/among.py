@@ -22,11 +22,11 @@ from bucketlake.ops.lookup.asked import asked
 from bucketlake.ops.rows.among import Among
 from bucketlake.ops.scan.scan import Plan
 from bucketlake.ops.table.store import Store, parallel
+from bucketlake.spark.arrow_rows import arrow_layout, spark_batch
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, run_values, unpickled
 from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
 from bucketlake.spark.read.row_places import FILES_A_TASK, Chosen
-from bucketlake.spark.types import arrow_layout, spark_batch
 from bucketlake.types.model import DataField, arrow_schema
 from bucketlake.values import dataclass
 

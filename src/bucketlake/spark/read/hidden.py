@@ -33,10 +33,11 @@ from bucketlake.ops.table.partitions import partition_columns
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.predicate.tree import Predicate, columns_of
 from bucketlake.schema.schema import TRACKING, TableSchema
+from bucketlake.spark.arrow_rows import arrow_layout, framed, spark_batch
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, rows_made, unpickled
 from bucketlake.spark.instants import shown, shown_schema
 from bucketlake.spark.read.united import united
-from bucketlake.spark.types import arrow_layout, framed, quoted, spark_batch, spark_schema
+from bucketlake.spark.types import quoted, spark_schema
 from bucketlake.table import Table
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass

@@ -18,9 +18,10 @@ from bucketlake.ops.system.model import SystemTable, pinned
 from bucketlake.ops.table.retry import on_newest
 from bucketlake.predicate.tree import Predicate, columns_of
 from bucketlake.schema.schema import column_names
+from bucketlake.spark.arrow_rows import arrow_layout, framed, spark_batch
 from bucketlake.spark.cluster import ensure_package, made_of, unpickled
 from bucketlake.spark.instants import as_shown
-from bucketlake.spark.types import arrow_layout, framed, quoted, spark_batch, spark_schema
+from bucketlake.spark.types import quoted, spark_schema
 from bucketlake.table import Table
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass

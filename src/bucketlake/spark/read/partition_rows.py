@@ -19,8 +19,9 @@ from bucketlake.ops.table.store import Store
 from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import Predicate, is_exact, to_spark_sql
 from bucketlake.spark import actions, instants
+from bucketlake.spark.arrow_rows import arrow_layout, framed, spark_batch
 from bucketlake.spark.raised import told_as_ours
-from bucketlake.spark.types import arrow_layout, framed, spark_batch, spark_schema
+from bucketlake.spark.types import spark_schema
 
 if TYPE_CHECKING:
     from bucketlake.table import Table

@@ -24,11 +24,13 @@ from pyspark.sql import types as T
 from bucketlake.ops.scan.pruning import proved_partitions
 from bucketlake.ops.table.partitions import partition_columns
 from bucketlake.ops.table.store import Store
+from bucketlake.spark.arrow_rows import framed, spark_batch
+from bucketlake.spark.conform import literal
 from bucketlake.spark.raised import FILE_CHANGED
 from bucketlake.spark.read import native
 from bucketlake.spark.read.native import FileAt
 from bucketlake.spark.read.united import united
-from bucketlake.spark.types import framed, literal, noted, quoted, spark_batch, spark_type
+from bucketlake.spark.types import noted, quoted, spark_type
 from bucketlake.types.model import DataField, Root
 
 MOST_SCANS = 4  # for files of one size; more of them are told apart by path

@@ -28,13 +28,14 @@ from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.schema.schema import TRACKING
 from bucketlake.spark import actions
+from bucketlake.spark.arrow_rows import arrow_layout, framed, spark_batch
 from bucketlake.spark.cluster import ensure_package, parallelism, rows_made, run_tasks, unpickled
 from bucketlake.spark.instants import as_shown, shown
 from bucketlake.spark.read import hidden, native, placed, reader
 from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
 from bucketlake.spark.read.united import united
-from bucketlake.spark.types import arrow_layout, framed, quoted, spark_batch, spark_schema
+from bucketlake.spark.types import quoted, spark_schema
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 

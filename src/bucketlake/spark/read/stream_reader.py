@@ -21,8 +21,8 @@ from bucketlake.ops.table.retry import on_newest
 from bucketlake.ops.table.store import Store
 from bucketlake.options.options import TableOptions
 from bucketlake.predicate.tree import Predicate
+from bucketlake.spark.arrow_rows import spark_batch
 from bucketlake.spark.cluster import pack
-from bucketlake.spark.types import spark_batch
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 

@@ -18,8 +18,9 @@ from bucketlake.ops.lookup.lookup import lookup_of
 from bucketlake.ops.lookup.request import LookupRequest
 from bucketlake.ops.table.retry import on_newest
 from bucketlake.ops.table.store import Store
+from bucketlake.spark.arrow_rows import mapped, spark_batch
 from bucketlake.spark.cluster import ensure_package
-from bucketlake.spark.types import mapped, spark_batch, spark_schema
+from bucketlake.spark.types import spark_schema
 from bucketlake.values import dataclass
 
 ROWS = 1 << 17  # that are looked up at a time

@@ -31,11 +31,12 @@ from bucketlake.ops.table.store import Store
 from bucketlake.options.options import parse_duration
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.schema import column_names
+from bucketlake.spark.arrow_rows import arrow_layout, framed, spark_batch
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, rows_made, unpickled
 from bucketlake.spark.instants import shown
 from bucketlake.spark.read.reader import Need, are_few, named, of_splits, predicate_of
 from bucketlake.spark.stream.checkpoint import check_query, check_trigger
-from bucketlake.spark.types import arrow_layout, framed, quoted, spark_batch, spark_schema
+from bucketlake.spark.types import quoted, spark_schema
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 

@@ -24,10 +24,11 @@ from bucketlake.ops.change.touched import Touched
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
+from bucketlake.spark.arrow_rows import collected
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, run_values, unpickled
+from bucketlake.spark.conform import conform
 from bucketlake.spark.instants import rules
 from bucketlake.spark.read import reader
-from bucketlake.spark.types import collected, conform
 from bucketlake.spark.write import tasks
 from bucketlake.values import dataclass
 

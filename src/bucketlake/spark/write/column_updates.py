@@ -50,12 +50,14 @@ from bucketlake.ops.table.store import Store
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.schema import TableSchema
 from bucketlake.spark import actions, instants
+from bucketlake.spark.arrow_rows import collected
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.beside import NOTHING, Beside
 from bucketlake.spark.cluster import ensure_package, is_answer, messages_of, parallelism, run_tasks
+from bucketlake.spark.conform import conform
 from bucketlake.spark.read import hidden
 from bucketlake.spark.read.reader import SMALL_BYTES, SMALL_ROWS
-from bucketlake.spark.types import collected, conform, quoted
+from bucketlake.spark.types import quoted
 from bucketlake.spark.write.kept import decided
 from bucketlake.spark.write.narrow import narrowed, widened
 from bucketlake.table import Table

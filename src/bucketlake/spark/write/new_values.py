@@ -27,12 +27,14 @@ from bucketlake.ops.change.new_values import NewValues, rewrite_changed
 from bucketlake.ops.change.touched import Touched, path_of
 from bucketlake.ops.table.made import MadeFiles, all_or_nothing, remove_files
 from bucketlake.ops.table.store import Store, parallel
+from bucketlake.spark.arrow_rows import collected
 from bucketlake.spark.cluster import ensure_package, is_answer, pack, parallelism, run_tasks, run_values, unpickled
+from bucketlake.spark.conform import conform
 from bucketlake.spark.instants import rules
 from bucketlake.spark.read import reader
 from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
-from bucketlake.spark.types import collected, conform, quoted
+from bucketlake.spark.types import quoted
 from bucketlake.spark.write.append_changes import PARTS_A_TASK
 from bucketlake.spark.write.narrow import narrowed, widened
 from bucketlake.types.model import DataField

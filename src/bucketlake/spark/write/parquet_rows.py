@@ -26,8 +26,9 @@ from bucketlake.errors import BucketlakeError, CorruptError
 from bucketlake.format.data.row_groups import read_row_groups
 from bucketlake.ops.table.store import Store
 from bucketlake.spark import instants
+from bucketlake.spark.arrow_rows import arrow_layout, spark_batch
 from bucketlake.spark.cluster import Action, runs_here, unpickled
-from bucketlake.spark.types import arrow_layout, field_types, spark_batch, spark_type
+from bucketlake.spark.types import field_types, spark_type
 from bucketlake.spark.write.file_columns import UNREADABLE, columns_of_files
 from bucketlake.types.model import MAX_LENGTH, DataField, Root, arrow_type
 from bucketlake.values import dataclass

@@ -41,10 +41,12 @@ from bucketlake.predicate.times import stamp_of, zone_of
 from bucketlake.schema.merging import Merging
 from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema
 from bucketlake.spark import instants
+from bucketlake.spark.arrow_rows import collected
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.cluster import parallelism
+from bucketlake.spark.conform import chars_are_text, conform, literal
 from bucketlake.spark.maintain.compaction import after_write
-from bucketlake.spark.types import chars_are_text, collected, conform, literal, spark_type
+from bucketlake.spark.types import spark_type
 from bucketlake.spark.write import tasks
 from bucketlake.spark.write.ordered import write_in_order
 from bucketlake.spark.write.parquet_rows import Source

@@ -19,8 +19,9 @@ from pyspark.sql import types as T
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, UnsupportedError
 from bucketlake.lazy import pa
+from bucketlake.spark.arrow_rows import collected, framed
 from bucketlake.spark.raised import condition_of, interrupts_stay, told_as_ours
-from bucketlake.spark.types import as_nullable, collected, framed, quoted, sql_type
+from bucketlake.spark.types import as_nullable, quoted, sql_type
 from bucketlake.sql.compound.targets import SetName, into_targets, qualifiers, set_targets
 from bucketlake.sql.compound.tree import HIDES, Block, Branch, Declared, Each, Handler, Jump, Loop, Node, Run, Text
 from bucketlake.sql.query.immediate import is_query

@@ -19,7 +19,8 @@ from bucketlake.format.metadata.stats import decode_stats_columns
 from bucketlake.lazy import pc
 from bucketlake.ops.rows.column_files import narrowed
 from bucketlake.ops.table.partitions import partition_columns
-from bucketlake.spark.types import arrow_layout, spark_batch, spark_schema
+from bucketlake.spark.arrow_rows import arrow_layout, spark_batch
+from bucketlake.spark.types import spark_schema
 from bucketlake.sql.query.parser import Source, only
 from bucketlake.sql.query.pushdown import Proof, counts_rows
 from bucketlake.sql.text.tokens import tokenize

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from bucketlake.errors import BucketlakeError
 from bucketlake.schema.default import default_scalar
-from bucketlake.spark.types import arrow_layout
+from bucketlake.spark.arrow_rows import arrow_layout
 from bucketlake.sql.text import lexemes
 from bucketlake.sql.text.tokens import Token, tokenize
 from bucketlake.types.model import MAX_LENGTH, Root

@@ -15,8 +15,9 @@ from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
 
 from bucketlake.ops.write.prepare import UPSERT_KEY
+from bucketlake.spark.conform import conform
 from bucketlake.spark.instants import rules
-from bucketlake.spark.types import conform, quoted
+from bucketlake.spark.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -18,8 +18,9 @@ from bucketlake.ops.scan.fallback import shown_branches
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
 from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.table.retry import on_newest
+from bucketlake.spark.conform import char_columns
 from bucketlake.spark.read.partition_rows import PARTITION, frame_of_partitions
-from bucketlake.spark.types import char_columns, quoted, spark_type
+from bucketlake.spark.types import quoted, spark_type
 from bucketlake.sql.text.names import own_spelling
 from bucketlake.types.model import Root
 from bucketlake.values import dataclass
