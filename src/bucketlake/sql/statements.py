@@ -23,7 +23,7 @@ from bucketlake.spark.raised import RaisedError, as_sparks, interrupts_stay, of_
 from bucketlake.spark.settings import by_settings, require_running, setting_of, settings_stay, substituted
 from bucketlake.sql import compound
 from bucketlake.sql.procedures import call
-from bucketlake.sql.query import immediate, query, unknown
+from bucketlake.sql.query import current, immediate, query, unknown
 from bucketlake.sql.query.given import Braces, read_braces, with_identifiers, with_travels, with_values
 from bucketlake.sql.query.retold import retold, with_condition
 from bucketlake.sql.rows import copy_into, delete, insert_forms, merge_forms, row_forms, update
@@ -34,7 +34,7 @@ from bucketlake.sql.text.habits import told_place
 from bucketlake.sql.text.parsed import Parse, Statement, execute
 from bucketlake.sql.text.plain import before_quotes, with_quoted
 from bucketlake.sql.text.scripts import split_statements
-from bucketlake.sql.text.tokens import Token, past_comments, tokenize
+from bucketlake.sql.text.tokens import Token, past_comments, splice, tokenize
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -126,9 +126,11 @@ def _run(lake: Lake, statement: str, args: Any, braces: Braces | None) -> DataFr
         statement = substituted(lake.spark, braces.text)
     statement, args = with_identifiers(statement, args, partial(_text, lake, args))
     statement, args = with_travels(statement, args)
-    braces = None if braces is None else replace(braces, text=statement)
-
     tokens = tokenize(statement)
+    if tokens[0].is_word("MERGE") or (tokens[0].is_word("WITH") and any(token.is_word("MERGE") for token in tokens)):
+        statement = splice(statement, current.pieces(lake, statement))  # its conditions and values are no queries
+        tokens = tokenize(statement)
+    braces = None if braces is None else replace(braces, text=statement)
 
     def read() -> DataFrame:
         if tokens[0].is_word("CREATE"):

@@ -57,7 +57,7 @@ class MergedSplit:
             yield from self._files.followed(self._files.rows(batch), predicate)
 
     def chained(self, predicate: Predicate | None, deletes: bool = False) -> Iterator[pa.RecordBatch]:
-        """The files of the split's parts merged by key, each read by the store of its branch. `deletes`: as `merged`.
+        """The files of the split's parts merged by key, each read by the store of its branch. `deletes`: as `rows`.
 
         Spec: docs/spec/chain_table.md#reading
         """
@@ -173,7 +173,7 @@ class MergedSplit:
             waiting.clear()
 
     def with_pending(self, predicate: Predicate | None, deletes: bool = False) -> Iterator[pa.RecordBatch]:
-        """Pending rows, sorted into runs by bucket, merged over the runs of the real buckets. `deletes`: as `merged`.
+        """Pending rows, sorted into runs by bucket, merged over the runs of the real buckets. `deletes`: as `rows`.
 
         Spec: docs/spec/postpone.md#reading
         """

@@ -23,7 +23,7 @@ from bucketlake.spark.read.reader import SMALL_ROWS, Need, pruned
 from bucketlake.spark.read.united import apart
 from bucketlake.spark.settings import is_case_sensitive, settings_of
 from bucketlake.spark.types import quoted
-from bucketlake.sql.query import as_written, hidden, input_file, max_pt, sys_functions
+from bucketlake.sql.query import as_written, current, hidden, input_file, max_pt, sys_functions
 from bucketlake.sql.query.aggregate import asked, may_ask, reduced
 from bucketlake.sql.query.explain import Read, with_tables
 from bucketlake.sql.query.functions import Call, calls
@@ -165,6 +165,7 @@ def _values(lake: Lake, statement: str) -> list[tuple[int, int, str]]:
         *max_pt.pieces(lake, statement),
         *sys_functions.function_pieces(lake, statement),
         *input_file.pieces(lake, statement),
+        *current.pieces(lake, statement),
     ]
 
 

@@ -10,7 +10,6 @@ from pyspark.sql.types import StructField, StructType
 
 from bucketlake.catalog import SYSTEM_DATABASE
 from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
-from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.schema.default import default_shown
 from bucketlake.spark import actions
 from bucketlake.spark.instants import shown_schema, shows_instants
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from bucketlake.spark.table import LakeTable
     from bucketlake.table import Table
 
-CATALOG = "paimon"  # the name by which Spark's own statements would know this catalog
 PROVIDER = "paimon"
 
 
@@ -57,11 +55,6 @@ def show(cursor: Cursor) -> Statement | None:
 
 def _databases(cursor: Cursor) -> Statement:
     return _ShowDatabases(cursor.name() if _accept_in(cursor) else (), _pattern(cursor))
-
-
-def _own_catalog(lake: Lake) -> str:
-    """The name by which statements know the lake: that of an attached session, else as Paimon's users have it."""
-    return CATALOG if lake.catalog_names == CATALOG_NAMES else lake.catalog_names[0]
 
 
 def _catalogs(cursor: Cursor) -> Statement:
@@ -107,7 +100,7 @@ def _properties_shown(cursor: Cursor) -> Statement:
 @dataclass(frozen=True, slots=True)
 class _CurrentNamespace:
     def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
-        return frame(lake, "catalog string, namespace string", [(_own_catalog(lake), lake.current_database)])
+        return frame(lake, "catalog string, namespace string", [(names.own_catalog(lake), lake.current_database)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +109,7 @@ class _ShowCatalogs:
     pattern: str
 
     def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
-        own = _matching([_own_catalog(lake)], self.pattern)
+        own = _matching([names.own_catalog(lake)], self.pattern)
         found = {row[0] for row in actions.rows(lake.spark.sql(self.text))}
         return frame(lake, "catalog string", [(catalog,) for catalog in sorted({*own, *found})])
 
@@ -161,7 +154,7 @@ class _ShowFunctions:
         if not is_sys(lake, self.database):
             return lake.spark.sql(self.text)
         found = _matching((*NAMES, max_pt.NAME), self.pattern)
-        return frame(lake, "function string", [(f"{CATALOG}.sys.{function}",) for function in found])
+        return frame(lake, "function string", [(f"{names.CATALOG}.sys.{function}",) for function in found])
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +216,7 @@ class _ShowExtended:
 
 def _information(lake: Lake, name: names.LakeName) -> str:
     table = lake.table(name.full)
-    shown = {"Catalog": CATALOG, "Namespace": name.database, "Table": name.table, "Type": "MANAGED"}
+    shown = {"Catalog": names.CATALOG, "Namespace": name.database, "Table": name.table, "Type": "MANAGED"}
     if table.schema.comment is not None:
         shown["Comment"] = table.schema.comment
     shown |= {"Location": table.path, "Provider": PROVIDER}
@@ -334,7 +327,7 @@ def _create_table(lake: Lake, name: names.LakeName) -> DataFrame:
     table = lake.table(name.full)
     schema = table.schema
     columns = ",\n  ".join(_column_clause(f, shows_instants(table.options)) for f in schema.fields)
-    place = ".".join(quoted_if_needed(part) for part in (CATALOG, name.database, name.table))
+    place = ".".join(quoted_if_needed(part) for part in (names.CATALOG, name.database, name.table))
     text = f"CREATE TABLE {place} (\n  {columns})\nUSING {PROVIDER}\n"
     if schema.partition_keys:
         text += f"PARTITIONED BY ({', '.join(quoted_if_needed(key) for key in schema.partition_keys)})\n"

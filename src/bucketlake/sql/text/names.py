@@ -11,6 +11,7 @@ from bucketlake.catalog import SYSTEM_DATABASE
 from bucketlake.catalog_tables import CATALOG_TABLES
 from bucketlake.catalogs.names import written
 from bucketlake.errors import InvalidError
+from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.spark.types import quoted
 from bucketlake.sql.text.cursor import Cursor
 from bucketlake.values import dataclass
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
 
 DEFAULT_DATABASE = "default"
+CATALOG = "paimon"  # the name by which Spark's own statements would know this catalog
 SPARK_CATALOG = "spark_catalog"  # the name of Spark's own
 
 
@@ -48,6 +50,11 @@ def parts_of(text: str) -> tuple[str, ...]:
     parts = cursor.name()
     cursor.end()
     return parts
+
+
+def own_catalog(lake: Lake) -> str:
+    """The name by which statements know the lake: that of an attached session, else as Paimon's users have it."""
+    return CATALOG if lake.catalog_names == CATALOG_NAMES else lake.catalog_names[0]
 
 
 def target(lake: Lake, parts: tuple[str, ...]) -> LakeName:
