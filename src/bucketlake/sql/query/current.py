@@ -56,4 +56,5 @@ def _is_call(tokens: Sequence[Token], at: int) -> bool:
     if tokens[at].kind != "word" or tokens[at].value.lower() not in _NAMES:
         return False
     behind = [(token.kind, token.value) for token in tokens[at + 1 : at + 3]]
-    return behind == [("sign", "("), ("sign", ")")] and (at == 0 or tokens[at - 1].value not in (".", "FUNCTION"))
+    qualified = any(token.value == "." or token.is_word("FUNCTION") for token in tokens[max(at - 1, 0) : at])
+    return behind == [("sign", "("), ("sign", ")")] and not qualified
