@@ -315,7 +315,7 @@ def test_sections_and_raw_splits() -> None:
     commit_of(store).commit([message(*files, total=1)])
     assert shape(store) == [(True, ["a", "d"]), (False, ["b", "c", "e"])]
     tiny = replace(store, options=store.options.with_({"source.split.target-size": "1 kb"}))
-    assert shape(tiny) == [(True, ["a"]), (True, ["d"]), (False, ["b", "c"]), (False, ["e"])]
+    assert shape(tiny) == [(True, ["a"]), (False, ["b", "c"]), (True, ["d"]), (False, ["e"])], "by key"
 
 
 def test_one_level_is_raw() -> None:

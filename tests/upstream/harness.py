@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 import bucketlake
 
 from .functions import Env, Function, Instance, Returned
+from .javatest import javatest
 from .judged import LIMIT, PRODUCT, is_products
 from .library import CONSTANTS, PLAIN, Lazy, Package, kind_of, set_zone, short, to_python, too_long, unknown
 from .names import NAMES
@@ -46,7 +47,7 @@ class Bench:
         self.database = "test"
         self.spark = Session(self)
         self.frames = frame_words(self)
-        self.natives = NAMES | scalatest(self)
+        self.natives = NAMES | scalatest(self) | javatest(self)
         self.suite: Instance | None = None
         self.temporary: list[Path] = []
 
@@ -68,7 +69,7 @@ class Bench:
         """Run one test; it raises what went wrong."""
         suite = self.suite
         assert suite is not None
-        self.said, self.caught = [], None
+        self.said, self.caught, self.spark.own_catalog = [], None, False
         if self.machine.loose is not None:
             self.machine.loose, self.machine.wrong = [], []
         suite.fields = {}
@@ -80,7 +81,7 @@ class Bench:
         if options.pop("metastore", "filesystem") != "filesystem":
             raise Unknown("another metastore")
         bases = {parent for one in suite.line for parent in one.parents}
-        self.database = "default" if "PaimonHiveTestBase" in bases else "test"
+        self.database = "default" if bases & {"PaimonHiveTestBase", "PaimonJavaTestBase"} else "test"
         if bases & SERVED:
             options |= {"metastore": "jdbc", "uri": f"jdbc:sqlite:{self.warehouse}.db"}
         zone = os.environ.get("TZ")

@@ -330,9 +330,46 @@ class That:
 
     hasMessageContaining = hasMessage
     hasRootCauseMessage = hasMessage
+    hasStackTraceContaining = hasMessage
 
-    def satisfies(self, *_: Any) -> That:
+    def doesNotContain(self, *others: Any) -> That:
+        return self._must(not any(one in self.value for one in others), "doesNotContain", *others)
+
+    def containsEntry(self, key: Any, value: Any) -> That:
+        return self._must(equal(self.value.get(key), value), "containsEntry", key, value)
+
+    def containsKey(self, key: Any) -> That:
+        return self._must(key in self.value, "containsKey", key)
+
+    def doesNotContainKey(self, key: Any) -> That:
+        return self._must(key not in self.value, "doesNotContainKey", key)
+
+    def allMatch(self, test: Any) -> That:
+        return self._must(all(test(one) for one in self.value), "allMatch")
+
+    def noneMatch(self, test: Any) -> That:
+        return self._must(not any(test(one) for one in self.value), "noneMatch")
+
+    def exists(self) -> That:
+        return self._must(self.value.exists(), "exists")
+
+    def doesNotExist(self) -> That:
+        return self._must(not self.value.exists(), "doesNotExist")
+
+    def satisfies(self, *wanted: Any) -> That:
+        for one in wanted:
+            if callable(one):
+                one(self.value)
         return self
+
+    def satisfiesAnyOf(self, *wanted: Any) -> That:
+        wrong: list[str] = []
+        for one in wanted:
+            try:
+                one(self.value)
+            except AssertionError as error:
+                wrong.append(str(error))
+        return self._must(len(wrong) < len(wanted), " or ".join(wrong))
 
     def described(self, *_: Any) -> That:
         return self

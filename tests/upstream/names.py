@@ -32,7 +32,7 @@ from .library import (
 from .running import Await, Latch, Pool, Trigger, future
 from .session import Pattern
 from .tables import BlobPlace, ColumnWords, FileIO, Identifier, Place, PrintWriter
-from .values import Float, Long, Option, Typed, Unknown, equal, shown
+from .values import Float, JavaList, Long, Option, Typed, Unknown, equal, shown
 from .words import JavaMap
 
 NAMES: dict[str, Any] = {
@@ -66,7 +66,9 @@ NAMES: dict[str, Any] = {
     "Option": lambda value: Option() if value is None else Option(value),
     "None": Option(),
     "Optional": SimpleNamespace(of=Option, empty=Option),
-    "Arrays": SimpleNamespace(asList=lambda *values: list(values), equals=equal, toString=shown),
+    "Arrays": SimpleNamespace(
+        asList=lambda *values: JavaList(values), equals=equal, toString=shown, stream=lambda held, *_: list(held)
+    ),
     "Collections": SimpleNamespace(
         singletonList=lambda one: [one],
         emptyList=list,
@@ -150,9 +152,11 @@ NAMES: dict[str, Any] = {
         format=lambda form, *values: form % values,
         join=lambda by, *values: by.join(values[0] if isinstance(values[0], list) else values),
     ),
-    "Objects": SimpleNamespace(equals=equal),
+    "StringUtils": SimpleNamespace(join=lambda held, by: by.join(shown(one) for one in held)),
+    "Objects": SimpleNamespace(equals=equal, requireNonNull=lambda one, *_: one),
     "Iterator": SimpleNamespace(iterate=iterate),
     "AtomicInteger": Counter,
+    "AtomicLong": Counter,
     "StructType": Made(
         lambda *fields: T.StructType(list(fields[0]) if fields and isinstance(fields[0], list) else list(fields)),
         fromDDL=T._parse_datatype_string,

@@ -2,7 +2,7 @@
 
 Each test has a warehouse of its own; statements run through `lake.sql`, DataFrames through the attached session. A test passes, fails (with
 what was expected and what came) or is skipped with the reason why it was not understood. Nothing of upstream's is kept here. Needs
-`pip install tree-sitter tree-sitter-scala`.
+`pip install tree-sitter tree-sitter-scala tree-sitter-java`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
@@ -60,8 +61,11 @@ class Session:
     def __init__(self, bench: Bench) -> None:
         self.bench, self.session = bench, bench.session
         self.conf = Conf(bench.session)
+        self.own_catalog = False  # the suite has Paimon's catalog behind the name `spark_catalog`
 
     def sql(self, statement: str) -> DataFrame:
+        if self.own_catalog:
+            statement = re.sub(r"\bspark_catalog\b", "paimon", statement)
         self.bench.said.append(statement.strip())
         frame = self.bench.lake.sql(statement)
         frame._replayed = statement
@@ -80,6 +84,11 @@ class Session:
 
     def emptyDataFrame(self) -> DataFrame:
         return self.session.createDataFrame([], T.StructType([]))
+
+    def close(self) -> None:
+        """A suite's own session ends; the bench's stays."""
+
+    stop = close
 
     def __getattr__(self, word: str) -> Any:
         if word in (

@@ -10,7 +10,11 @@ from pathlib import Path
 import tree_sitter_scala
 from tree_sitter import Language, Node, Parser
 
+from .java import to_scala
+from .nodes import text
+
 SHARED = "paimon-spark/paimon-spark-ut/src/test/scala"
+SHARED_JAVA = "paimon-spark/paimon-spark-ut/src/test/java"
 NEWEST = "paimon-spark/paimon-spark-4.1/src/test/scala"  # where the suites stand that the shared bases are made for
 TYPES = ("class_definition", "trait_definition", "object_definition")
 MEMBERS = ("val_definition", "var_definition", "function_definition", *TYPES)
@@ -31,10 +35,6 @@ class Template:
     values: dict[str, Node] = field(default_factory=dict)
     types: dict[str, Template] = field(default_factory=dict)
     statements: list[Node] = field(default_factory=list)
-
-
-def text(node: Node) -> str:
-    return (node.text or b"").decode()
 
 
 def named(node: Node) -> list[Node]:
@@ -94,11 +94,12 @@ class Checkout:
         self.templates: dict[str, Template] = {}
         self.files: dict[str, str] = {}
         parser = Parser(Language(tree_sitter_scala.language()))
-        listed = self.git("ls-tree", "-r", "--name-only", commit, SHARED, NEWEST).decode().split()
+        listed = self.git("ls-tree", "-r", "--name-only", commit, SHARED, SHARED_JAVA, NEWEST).decode().split()
         if not listed:
             raise SystemExit(f"{place} holds no {SHARED} at {commit}")
-        for path in (one for one in listed if one.endswith(".scala")):
-            tree = parser.parse(self.git("show", f"{commit}:{path}"))
+        for path in (one for one in listed if one.endswith((".scala", ".java"))):
+            source = self.git("show", f"{commit}:{path}")
+            tree = parser.parse(source if path.endswith(".scala") else to_scala(source).encode())
             for node in tree.root_node.named_children:
                 if node.type in TYPES:
                     found = template(node, path)
@@ -129,9 +130,16 @@ class Checkout:
 
 
 SERVED = {"PaimonHiveTestBase", "PaimonSparkTestWithRestCatalogBase"}  # a SQL catalog stands for these services
-NATIVE = {"PaimonSparkTestBase", "WithTableOptions", "SparkVersionSupport", *SERVED}  # `harness` stands for them
+NATIVE = {
+    "PaimonSparkTestBase",
+    "PaimonJavaTestBase",
+    "WithTableOptions",
+    "SparkVersionSupport",
+    *SERVED,
+}  # `harness` stands for them
 SUITES = {
     "PaimonSparkTestBase",
+    "PaimonJavaTestBase",
     "QueryTest",
     "PaimonHiveTestBase",
     "PaimonSparkTestWithRestCatalogBase",

@@ -182,7 +182,13 @@ def shown(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, Row):
-        return "[" + ",".join(shown(one) for one in value) + "]"
+        return (
+            "["
+            + ",".join(
+                shown(one).replace("List(", "ArraySeq(") if isinstance(one, list) else shown(one) for one in value
+            )
+            + "]"
+        )
     if isinstance(value, float):
         return repr(float(value)) if abs(value) < 1e7 else repr(value)
     if isinstance(value, int):

@@ -23,7 +23,10 @@ def forced(value: Any) -> Any:
     return value() if isinstance(value, Thunk) else value
 
 
-def collected(held: Any, function: Any) -> list[Any]:
+def collected(held: Any, function: Any) -> Any:
+    """Scala's collect, by cases; Java's, by a collector."""
+    if getattr(function, "collector", False):
+        return function(held)
     found = []
     for one in held:
         try:
@@ -135,6 +138,7 @@ SEQUENCE: Words = {
     "maxBy": lambda a, f: max(a, key=f),
     "minBy": lambda a, f: min(a, key=f),
     "reverse": lambda a: list(a)[::-1],
+    "sort": lambda a, key: list.sort(a, key=key),
     "sorted": lambda a: sorted(a, key=ordered),
     "sortBy": lambda a, f: sorted(a, key=lambda one: ordered(f(one))),
     "sortWith": lambda a, f: sorted(

@@ -183,8 +183,10 @@ def _merge_groups(store: Store, buckets: dict[BucketKey, Section], pruner: Prune
     for found in parts:
         raw = [s for s in found if len(s) == 1 and without_deletes(s[0].file) and id(s) in kept]
         merged = [s for s in found if not (len(s) == 1 and without_deletes(s[0].file)) and id(s) in kept]
-        groups += [(_flat(group), True) for group in pack(store, raw)]
-        groups += [(_flat(group), False) for group in pack(store, merged)]
+        packed = [(group, True) for group in pack(store, raw)] + [(group, False) for group in pack(store, merged)]
+        place = {id(section): at for at, section in enumerate(found)}
+        packed.sort(key=lambda each: place[id(each[0][0])])  # by key where sections are: rows come as upstream's do
+        groups += [(_flat(group), is_raw) for group, is_raw in packed]
     return groups
 
 
