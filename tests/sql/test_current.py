@@ -57,3 +57,24 @@ def test_attached_sessions_ask_spark(classic: Lake) -> None:
         assert [tuple(row) for row in classic.spark.sql(SPARKS[0]).collect()] == SPARKS[1]
     finally:
         bucketlake.detach(classic.spark)
+
+
+def test_a_lake_begins_in_the_database_of_its_catalogs_option(lake: Lake) -> None:
+    place = lake.catalog.warehouse
+    for option in ("defaultDatabase", "default-database"):
+        other = bucketlake.connect(place, spark=lake.spark, options={option: "sales"})
+        assert other.sql("SHOW CURRENT NAMESPACE").collect()[0]["namespace"] == "sales"
+        other.sql("CREATE TABLE IF NOT EXISTS t (id INT)")
+        other.sql("USE default")
+        other.sql("USE paimon")
+        assert other.sql("SELECT current_database()").collect()[0][0] == "sales", "USE of the catalog alone"
+    assert lake.tables("sales") == ["sales.t"]
+    assert lake.current_database == "default"
+    both = bucketlake.connect(place, spark=lake.spark, default_database="default", defaultDatabase="sales")
+    assert both.current_database == "sales"
+    attached = bucketlake.attach(lake.spark, place, defaultDatabase="sales")
+    try:
+        assert attached.spark.catalog.currentDatabase() == "sales"
+        assert attached.spark.table("t").count() == 0
+    finally:
+        bucketlake.detach(lake.spark)

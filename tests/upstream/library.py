@@ -242,7 +242,8 @@ class Randoms:
         return Long(self.chance.randrange(2**62))
 
     def nextString(self, length: int) -> str:
-        return "".join(self.chance.choices("abcdefgh", k=length))
+        """Letters of three bytes, as most of Scala's are: sizes of files decide what is compacted."""
+        return "".join(chr(0x4E00 + self.chance.randrange(20_000)) for _ in range(length))
 
     def nextBytes(self, held: list[int]) -> None:
         held[:] = list(self.chance.randbytes(len(held)))

@@ -27,13 +27,13 @@ _NO_HIVE = (
     "maintained that locks as Paimon does; docs/catalogs.md"
 )
 _FLAG = (("true", "false"), "write true or false")
-_NAMED = "name tables as database.table"
+CURRENT = ("defaultDatabase", "default-database")  # Spark's catalogs' option, and Flink's
+_NAMED = "name tables as database.table, or connect by Spark, where it is the current database"
 # key: (values that change nothing, what to do instead of others)
 _REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "case-sensitive": (("true",), "leave it out: names keep their case"),
     "catalog-options-table.enabled": (("true", "false"), "write true or false"),
-    "default-database": (("default",), _NAMED),
-    "defaultDatabase": (("default",), _NAMED),
+    **dict.fromkeys(CURRENT, (("default",), _NAMED)),
     "disable-create-table-in-default-db": (("false",), "leave it out"),
     "lock.enabled": (("false",), _NO_LOCK),
     "lock.type": ((), _NO_LOCK),
@@ -120,6 +120,13 @@ def catalog_options(given: Mapping[str, Any], storage_prefixes: tuple[str, ...])
     for text in validate(table_defaults(options)):
         warn(f"{TABLE_DEFAULT}: {text}")
     return options
+
+
+def current_database(given: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """The database that names without one mean at first, None where nothing is said, and the options without it."""
+    said = {_true_key(key): str(value) for key, value in given.items() if _true_key(key) in CURRENT and value}
+    rest = {key: value for key, value in given.items() if _true_key(key) not in CURRENT}
+    return next((said[key] for key in CURRENT if key in said), None), rest
 
 
 def metastore_of(options: Mapping[str, Any]) -> str:

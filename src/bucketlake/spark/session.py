@@ -19,7 +19,7 @@ from bucketlake.errors import InvalidError, UnsupportedError, check_flags, check
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.maintenance.rules import Event, Rule
 from bucketlake.ops.progress import OnProgress
-from bucketlake.options.catalog import without_secrets
+from bucketlake.options.catalog import current_database, without_secrets
 from bucketlake.options.options import option_keys
 from bucketlake.options.session import CATALOG_NAMES, options_of
 from bucketlake.predicate.tree import Predicate
@@ -72,10 +72,12 @@ class Lake:
     """The tables of one warehouse, through one Spark session. `current_database` resolves unqualified names, unless
     `in_spark_catalog`: then statements that do not say which catalog mean Spark's own."""
 
-    def __init__(self, spark: SparkSession, catalog: Catalog, front: Front | None = None) -> None:
+    def __init__(
+        self, spark: SparkSession, catalog: Catalog, front: Front | None = None, database: str = DEFAULT_DATABASE
+    ) -> None:
         self.spark = spark
         self.catalog = catalog
-        self.current_database = DEFAULT_DATABASE
+        self.current_database = self.default_database = database  # the latter: what USE of the catalog alone means
         self.in_spark_catalog = False
         self.catalog_names: tuple[str, ...] = CATALOG_NAMES  # in lower case, before `db.t`; the first is its own
         self.other_catalogs: frozenset[str] = frozenset()  # what is Spark's to read if it stands there
@@ -224,7 +226,8 @@ def connect(
     verbose: bool | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> Lake:
-    """A lake over a warehouse folder or URI. `options`: as for `open` (storage, table defaults).
+    """A lake over a warehouse folder or URI. `options`: as for `open` (storage, table defaults), and `defaultDatabase`,
+    the database that names without one mean until USE says another; it is made where it is missing.
 
     Spark is the session given, else the active one, else the one that SPARK_REMOTE names, else a local one made for
     the purpose, of these `settings`. Such a one logs nothing but what is fatal; `verbose` leaves Spark's own logging
@@ -234,6 +237,7 @@ def connect(
     Spec: docs/sessions.md
     """
     check_flags(verbose=verbose is not None and verbose)
+    database, options = current_database(options or {})
     catalog = open_catalog(warehouse, options)
     if spark is not None and not hasattr(spark, "conf"):
         remedy = "spark=SparkSession.builder.….getOrCreate(), or leave it out"
@@ -246,10 +250,12 @@ def connect(
             remedy="stop that session first, or leave them out",
         )
     session = found or new_session(bool(verbose), **(settings or {}))
-    register(session, catalog.warehouse, without_secrets(options or {}) if catalog.kept_by else options)
+    register(session, catalog.warehouse, without_secrets(options) if catalog.kept_by else options)
     if found is None and (verbose or (verbose is None and is_interactive())):
         print(announce(session, catalog.warehouse), file=sys.stderr)
-    return Lake(session, catalog, front)
+    if database is not None and not catalog.database_exists(database):
+        catalog.create_database(database, ignore_if_exists=True)
+    return Lake(session, catalog, front, database or DEFAULT_DATABASE)
 
 
 def new_session(verbose: bool = False, /, **settings: str) -> SparkSession:

@@ -228,7 +228,7 @@ class _Use:
             lake.in_spark_catalog = True
             return
         if bare and first in lake.catalog_names:
-            lake.current_database, lake.in_spark_catalog = names.DEFAULT_DATABASE, False
+            lake.current_database, lake.in_spark_catalog = lake.default_database, False
             return
         database = names.database(lake, parts) if len(parts) <= 2 else parts[-1]
         if database != SYSTEM_DATABASE and not lake.catalog.database_exists(database):
