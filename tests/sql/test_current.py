@@ -22,8 +22,9 @@ def test_they_say_what_use_has_said(lake: Lake) -> None:
     grouped = "SELECT count(*), current_database() FROM range(3) GROUP BY 2 HAVING max(current_database()) = 'f'"
     assert [tuple(row) for row in lake.sql(grouped).collect()] == [(3, "f")]
     assert lake.sql("SELECT 'f' AS s GROUP BY 'a', current_database()").collect()[0][0] == "f"
-    own = lake.sql("SELECT builtin.current_database() AS s").collect()[0][0]
-    assert own == lake.spark.catalog.currentDatabase()  # by its whole name it is Spark's
+    if not lake.spark.version.startswith("4.1."):  # which knows no function by its whole name
+        own = lake.sql("SELECT builtin.current_database() AS s").collect()[0][0]
+        assert own == lake.spark.catalog.currentDatabase()  # so said it is Spark's
     assert lake.sql("SELECT 'current_database()'").collect()[0][0] == "current_database()"
 
 
