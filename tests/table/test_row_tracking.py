@@ -104,23 +104,33 @@ def test_row_groups_that_are_skipped_count(catalog: Catalog) -> None:
 
 
 def test_files_are_left_out_by_ids(catalog: Catalog) -> None:
-    """Two files whose ids are counted, 2 and 3, 4 and 5, and two that hold them: 1, and 0, which was changed."""
+    """Two files whose ids are counted, 2 and 3, 4 and 5, and one that holds them: 0, which was changed, and 1."""
     table = create(catalog)
     for first in (0, 2, 4):
         insert(table, first, first + 1)
     table.update({"v": "b"}, "id = 0")
     view = catalog.table("db.t$row_tracking")
     for where, opened, expected in (
-        ("_ROW_ID = 3", 3, [3]),
-        ("_ROW_ID > 4", 3, [5]),
+        ("_ROW_ID = 3", 2, [3]),
+        ("_ROW_ID > 4", 2, [5]),
         ("_SEQUENCE_NUMBER >= 4", 1, [0]),
         ("_SEQUENCE_NUMBER < 2", 1, [1]),
         ("_ROW_ID < 2 AND _SEQUENCE_NUMBER = 4", 1, [0]),
-        ("_ROW_ID IN (9, 99)", 2, []),
+        ("_ROW_ID IN (9, 99)", 1, []),
     ):
         found = view.scanned(view.predicate(where), view.as_of({})[1])
         assert len(found.entries) == opened, where
         assert sorted(view.to_arrow(where=where, columns=["id"])["id"].to_pylist()) == expected, where
+
+
+def test_an_update_leaves_one_file_one(catalog: Catalog) -> None:
+    table = create(catalog)
+    insert(table, *range(4))
+    table.update({"v": "b"}, "id = 2")
+    table.update({"v": "c"}, "id = 0")
+    (file,) = files(table)
+    assert (file.min_sequence_number, file.max_sequence_number) == (1, 3)
+    assert rows(catalog) == [(0, "c", 0, 3), (1, "a", 1, 1), (2, "b", 2, 2), (3, "a", 3, 1)]
 
 
 def test_evolved_columns(catalog: Catalog) -> None:

@@ -31,8 +31,9 @@ from bucketlake.ops.rows.carried import carried, carried_columns
 from bucketlake.ops.rows.one_file import keeps_columns
 from bucketlake.ops.rows.places import Places
 from bucketlake.ops.rows.roll import described, rolled, stats_modes
+from bucketlake.ops.rows.row_ids import is_tracked, tracked
 from bucketlake.ops.table.store import Store
-from bucketlake.schema.schema import BucketMode, TableSchema
+from bucketlake.schema.schema import SEQUENCE_FIELD, TRACKING, BucketMode, TableSchema
 from bucketlake.types.model import DataField, Root, arrow_schema, canonical_batch
 
 _VALUES = {
@@ -43,8 +44,8 @@ _VALUES = {
 
 def in_place(schema: TableSchema, names: Collection[str]) -> bool:
     """Whether rows whose columns `names` change can stay where they are: these neither place rows nor are nested, and
-    nothing else has to be said of a row that changes."""
-    if schema.primary_keys or schema.tracks_rows or any(item.type.holds(Root.BLOB) for item in schema.fields):
+    no row lies in several files or is marked as deleted."""
+    if schema.primary_keys or schema.data_evolution or any(item.type.holds(Root.BLOB) for item in schema.fields):
         return False
     if schema.table_options.get("deletion-vectors.enabled"):
         return False
@@ -94,11 +95,12 @@ class NewValues:
 
 def rewrite_changed(store: Store, part: Sequence[tuple[int, Touched]], values: NewValues) -> list[DataFile]:
     """New files in the place of these of one bucket, numbered ascending, with `values` in the rows that change; their
-    sequence numbers as in `append_rows.rewrite_part`. On failure none stays.
+    sequence numbers as in `append_rows.rewrite_part`. Rows with ids keep them; the numbers of those that change become
+    null. On failure none stays.
 
     Raises InvalidError for values that do not fit."""
-    first = part[0][1].file
-    if len(part) == 1 and keeps_columns(store, first):
+    first, store = part[0][1].file, tracked(store)
+    if len(part) == 1 and not is_tracked(store) and keeps_columns(store, first):
         found = _replaced(store, *part[0], values)
         if found is not None:
             return _finished(store, [found], first)
@@ -113,7 +115,7 @@ def _finished(store: Store, files: list[DataFile], replaced: DataFile) -> list[D
 
 def _rows(store: Store, number: int, touched: Touched, values: NewValues) -> Iterator[pa.RecordBatch]:
     """The live rows of a file with their new values."""
-    looked = {item.name for item in values.fields}
+    looked = {*TRACKING, *(item.name for item in values.fields)}
     live = np.flatnonzero(~touched.left_out)
     at, before = 0, values.count
     for batch in carried(store, touched.split, touched.left_out, carried_columns(store) - looked):
@@ -123,6 +125,8 @@ def _rows(store: Store, number: int, touched: Touched, values: NewValues) -> Ite
         own = np.searchsorted(positions, places)
         if not (positions[own] == places).all():
             raise CorruptError("new values of rows that are deleted", file=touched.file.file_name)
+        if is_tracked(store):
+            new = new.append_column(SEQUENCE_FIELD.name, pa.nulls(len(own), pa.int64()))
         yield with_values(batch, own, new)
     _check_count(touched, values.count - before)
 

@@ -131,8 +131,8 @@ class AppendedMerge:
 
     def _find(self, store: Store, splits: Sequence[Split], source: Held) -> dict[str, Vector]:
         files = live(store, splits)
-        if any(clause.kind == UPDATE for clause in self.merge.clauses):
-            store = tracked(store)  # rows that change keep their ids
+        if self._replaced is None and any(clause.kind == UPDATE for clause in self.merge.clauses):
+            store = tracked(store)  # rows that change keep their ids, in other files
         target = self._target(store, files, source)
         scope = Scope(store.schema, self.rules, self.merge.target, deletes_rows=False, given=self.merge.given)
         identity = {name: (name, T.LongType()) for name in (FILE, ROW_INDEX)}
