@@ -9,6 +9,7 @@ import pytest
 from tests.sql.sessions import session
 
 from bucketlake.spark.session import Lake
+from bucketlake.sql.rows import insert
 
 pytestmark = pytest.mark.spark
 
@@ -114,6 +115,15 @@ def test_plain_values_are_sparks(classic: Lake, keyed: bool) -> None:
     exact = "SELECT * EXCEPT (x, z), hex(CAST(CAST(x AS STRING) AS BINARY)) AS x, CAST(z AS STRING) AS z FROM"
     found, wanted = (sorted(map(str, lake.sql(f"{exact} {table}").collect())) for table in ("plain", "sparks"))
     assert found == wanted
+
+
+def test_spark_reads_no_long_list_of_literals(classic: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = classic
+    lake.sql("CREATE TABLE db.long (k BIGINT, v STRING)")
+    with monkeypatch.context() as patch:
+        patch.setattr(insert.query, "run", lambda *_: pytest.fail("Spark is asked"))
+        lake.sql("INSERT INTO db.long VALUES " + ", ".join(f"({k}, 'v{k}')" for k in range(20_000)))
+    assert lake.sql("SELECT count(*), sum(k), max(v) FROM db.long").collect()[0][:] == (20_000, 199_990_000, "v9999")
 
 
 def test_many_rows_and_parameters(classic: Lake) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bucketlake.schema.schema import TableSchema
     from bucketlake.types.model import DataField, DataType
 
-MOST_TOKENS = 30_000  # of a statement: Python looks at each
+MOST_TOKENS = 1_000_000  # of a statement; Spark's parser takes longer for each than the loop here
 _INT, _LONG = 2**31 - 1, 2**63 - 1
 _LIMITS = {Root.TINYINT: 2**7, Root.SMALLINT: 2**15, Root.INT: 2**31, Root.BIGINT: 2**63}
 _DIGITS = 15  # of each side of a decimal's point: what Spark makes of a column of such is no longer than 38, and exact
