@@ -195,6 +195,18 @@ def test_consumers_move_and_are_forgotten(run: Run, own: str) -> None:
     assert run("consumers", "db.orders", "--json", warehouse=own).json == []
 
 
+def test_what_fsck_cannot_get_past_does_not_lead_to_fsck(run: Run, own: str) -> None:
+    Path(f"{own}/db.db/days/schema/schema-0").write_text("{")
+    assert "do: bucketlake fsck" in run("cat", "db.days", warehouse=own).err
+    for words in (["fsck", "db.days"], ["fsck"]):
+        told = run(*words, warehouse=own)
+        assert (told.status, "restore the file from a copy" in told.err, "bucketlake fsck" in told.err) == (
+            1,
+            True,
+            False,
+        )
+
+
 def test_damage_leads_to_fsck_and_fsck_to_what_mends_it(run: Run, own: str) -> None:
     lost = next(Path(own, "db.db", "days", "day=b", "bucket-0").glob("*.parquet"))
     lost.unlink()

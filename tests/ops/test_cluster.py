@@ -252,6 +252,7 @@ def test_nothing_to_do(tmp_path: Path) -> None:
 
 REFUSALS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"order_by": "nope"}, InvalidError, "Can't find column nope in table columns"),
+    ({"order_by": "bb"}, InvalidError, "did you mean 'b'"),
     ({"order_by": "pt"}, InvalidError, "order_by should not contain partition cols"),
     ({"order_by": "pt", "order_strategy": "sort"}, InvalidError, "order_by should not contain partition cols"),
     ({"order_by": "a", "order_strategy": "sort"}, InvalidError, "cannot match order type: sort"),

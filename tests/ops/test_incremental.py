@@ -144,6 +144,8 @@ def test_tags(table: Table) -> None:
     assert between(table, "one,two") == [(1, 1, 2), (1, 4, 1), (2, 1, 2)]
     with pytest.raises(InvalidError, match="Tag end one with snapshot id 1 should be >= tag start two"):
         between(table, "two,one")
+    with pytest.raises(InvalidError, match="no tag is 'tvo': did you mean 'two'"):
+        between(table, "one,tvo")
 
 
 def test_spans_that_are_none(table: Table) -> None:
@@ -153,7 +155,9 @@ def test_spans_that_are_none(table: Table) -> None:
         between(table, "2,1")
     with pytest.raises(InvalidError, match="must specific start"):
         between(table, "2")
-    with pytest.raises(InvalidError, match="Didn't find two tags for start 'a' and end 'b'"):
+    with pytest.raises(
+        InvalidError, match=r"Didn't find two tags for start 'a' and end 'b'.*'a': the table has no tags"
+    ):
         between(table, "a,b")
     with pytest.raises(NotFoundError):
         between(table, "0,1", "diff")

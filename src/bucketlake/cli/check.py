@@ -25,6 +25,7 @@ else:
     fault, findings = lazy("bucketlake.ops.check.fault"), lazy("bucketlake.ops.check.findings")
     remedy = lazy("bucketlake.ops.check.remedy")
 
+_RESTORE = "nothing of the table can be checked without it: restore the file from a copy"
 LEVELS = ("metadata", "footers", "keys", "rows")
 EXIT = "0 whole, all mended, or only information left; 1 an error or a warning is left, or it failed; 2 wrong usage"
 
@@ -55,6 +56,10 @@ class Fsck(OfTables, Changing):
             raise UsageError("--allow and --dry-run are about repairs", remedy="add --repair")
         if (self.partition or self.snapshot is not None) and not self.table:
             raise UsageError("partitions and snapshots are those of one table", remedy="name the table")
+
+    def next_step(self, error: BaseException) -> str | None:
+        """A file without which nothing can be checked is damaged or missing: this command was the next step."""
+        return _RESTORE if super().next_step(error) else None
 
 
 def fsck(given: Fsck) -> None:

@@ -89,7 +89,8 @@ def exact_where(where: str | Predicate, fields: Sequence[DataField]) -> Predicat
     why = next((item.why for item in parts if isinstance(item, Opaque) and item.why), "")
     if why:
         raise InvalidError(why, where=where, remedy="give a value of the column's type")
-    raise UnsupportedError("this condition needs Spark", where=where, remedy="use lake.sql or a simpler one")
+    remedy = "ask in SQL (lake.sql, `bucketlake sql`), or write a simpler one"
+    raise UnsupportedError("this condition needs Spark", where=where, remedy=remedy)
 
 
 @dataclass

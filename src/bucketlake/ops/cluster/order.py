@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.errors import InvalidError, UnsupportedError, did_you_mean
 from bucketlake.lsm.keys import ranks
 from bucketlake.ops.cluster.curves import curves_take, hilbert, zorder
 from bucketlake.options.options import TableOptions
@@ -48,7 +48,8 @@ class SortOrder:
         for name in columns:
             if name not in schema.field_names:
                 known = ",".join(schema.field_names)
-                raise InvalidError(f"Can't find column {name} in table columns. Possible columns are [{known}]")
+                what = f"Can't find column {name} in table columns. Possible columns are [{known}]"
+                raise InvalidError(what, remedy=did_you_mean(name, schema.field_names))
         if len(set(columns)) < len(columns):
             raise InvalidError("a column is named twice in an order", columns=list(columns))
         fields = tuple(schema.select(list(columns)))

@@ -306,9 +306,12 @@ def _between_names(store: Store, options: TableOptions) -> Selection:
         return _diff(store, start, end)
     first, last = _whole(left), _whole(right)
     if first is None or last is None:
+        names = [name for name, tag, id_ in ((left, start, first), (right, end, last)) if tag is None and id_ is None]
+        remedy = f"no tag is '{names[0]}': {tag_remedy(names[0], store.tag_names())}" if names else None
         raise InvalidError(
             f"Didn't find two tags for start '{left}' and end '{right}', and they are not two snapshot Ids. Please set "
-            "two tags or two snapshot Ids."
+            "two tags or two snapshot Ids.",
+            remedy=remedy,
         )
     if last < first:
         raise InvalidError(f"Ending snapshotId should >= starting snapshotId {first}.", end=last)
