@@ -310,3 +310,16 @@ def test_members_that_are_not_null(classic: Lake, folder: Path) -> None:
     with pytest.raises(Exception, match="NOT_NULL_ASSERT_VIOLATION"):
         classic.sql(load_it)
     assert rows(classic, "SELECT id, s.a FROM db.m") == [(1, 5)]
+
+
+def test_columns_that_no_cast_makes_the_table_s(classic: Lake, folder: Path) -> None:
+    """It was Spark's error about a cast, of no file and of no column."""
+    classic.sql("CREATE TABLE db.c (id INT, s STRUCT<a: INT, b: INT>, l ARRAY<INT>)")
+    classic.spark.sql("SELECT 1 AS id, named_struct('a', 5) AS s, map(1, 2) AS l").write.parquet(f"{folder}/p")
+    load_it = f"COPY INTO db.c {{}} FROM '{folder}/p' FILE_FORMAT = (TYPE = PARQUET)"
+    with pytest.raises(InvalidError, match=r"cannot be cast.*column=s, of_files=struct<a:int>.*FROM parquet\.`"):
+        classic.sql(load_it.format(""))
+    with pytest.raises(InvalidError, match=r"cannot be cast.*column=l, of_files=map<int,int>.*ARRAY<INT>"):
+        classic.sql(load_it.format("(id, l)"))
+    classic.sql(load_it.format("(id)"))
+    assert rows(classic, "SELECT * FROM db.c") == [(1, None, None)]

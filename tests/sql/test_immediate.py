@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 import pytest
+from pyspark.errors import AnalysisException
 
 import bucketlake
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.spark.raised import RaisedError
+from bucketlake.spark.raised import RaisedError, StatementError
 from bucketlake.spark.session import Lake
 from bucketlake.sql.query.immediate import execute
 from bucketlake.sql.text.cursor import Cursor
@@ -175,6 +176,26 @@ def test_attached_sessions_run_it_too(lake: Lake) -> None:
     finally:
         bucketlake.detach(lake.spark)
     assert attached is not None
+
+
+def test_values_that_are_queries_are_refused_as_by_spark(classic: Lake) -> None:
+    """Over Spark's own tables they were evaluated, over tables of the lake these were not found."""
+    classic.sql("CREATE TABLE db.t (id INT)")
+    for value in (
+        "(SELECT max(id) FROM db.t)",
+        "1 + (SELECT 1)",
+        "EXISTS (SELECT 1)",
+        "(WITH q AS (SELECT 1) SELECT * FROM q)",
+    ):
+        with pytest.raises(StatementError, match="^.UNSUPPORTED_EXPR_FOR_PARAMETER.*SET VARIABLE") as caught:
+            classic.sql(f"EXECUTE IMMEDIATE 'SELECT id FROM db.t WHERE id = ?' USING {value}")
+        assert caught.value.getCondition() == "UNSUPPORTED_EXPR_FOR_PARAMETER"
+        with pytest.raises(AnalysisException) as own:
+            classic.spark.sql(
+                f"EXECUTE IMMEDIATE 'SELECT ?' USING {value.replace('id', '1').replace('db.t', 'range(3)')}"
+            )
+        assert own.value.getCondition() == "UNSUPPORTED_EXPR_FOR_PARAMETER", value
+    assert classic.sql("EXECUTE IMMEDIATE 'SELECT ?' USING '(SELECT 1)'").collect()[0][0] == "(SELECT 1)"
 
 
 def test_several_rows_for_variables_are_told(classic: Lake) -> None:

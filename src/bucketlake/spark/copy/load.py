@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import field
 from urllib.parse import unquote
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -33,6 +34,7 @@ from bucketlake.spark.types import as_nullable, quoted, spark_type
 from bucketlake.spark.write.kept import decided
 from bucketlake.spark.write.writer import WriteRequest, write
 from bucketlake.table import Table
+from bucketlake.types.model import type_text
 from bucketlake.values import dataclass
 
 ABORT, CONTINUE, SKIP_FILE = "ABORT_STATEMENT", "CONTINUE", "SKIP_FILE"
@@ -49,6 +51,7 @@ RESULT = T.StructType(
 _FILE, _CORRUPT, _BAD = "__bucketlake_file", "__bucketlake_corrupt", "__bucketlake_bad"
 _NESTED = (T.StructType, T.ArrayType, T.MapType)
 _UNREAD = re.compile(r"\[FAILED_READ_FILE[^\n]*")
+_BY_QUERY = "leave it out of the column list, or INSERT … SELECT … FROM {}.`{}`"
 _CAST = "Source data contains values that cannot be converted to the target type."
 
 
@@ -134,6 +137,7 @@ class _Run:
         with _told_of_files(self.request.format.name):
             frame = self._read(files, options)
             self._values = {name: self._value(name, frame) for name in self.columns}
+            self._require_casts(frame)
             # What is counted and what is written are the same rows, whatever becomes of files and executors meanwhile.
             frame = decided(frame.withColumn(_BAD, self._wrong(frame)))
             seen = self._seen(frame)
@@ -176,12 +180,26 @@ class _Run:
             return column
         if isinstance(kind, _NESTED) and isinstance(frame.schema[source].dataType, T.StringType):
             told, name = self.request.format.name, self.table.schema.field(name).name
-            remedy = (
-                f"leave it out of the column list, or INSERT … SELECT … FROM {told.lower()}.`{self.request.source}`"
-            )
+            remedy = _BY_QUERY.format(told.lower(), self.request.source)
             raise UnsupportedError(f"nested values from {told} files", column=name, remedy=remedy)
         found = column.try_cast(shown) if self.rules.ansi else column.cast(shown)
         return found if shown == kind else found.cast(kind)
+
+    def _require_casts(self, frame: DataFrame) -> None:
+        """InvalidError for a column of the files of whose type no value is one of the table's, as of a ROW with other
+        members."""
+        if _mismatch(frame, list(self._values.values())) is None:
+            return
+        for name, value in self._values.items():
+            source, error = self._source(name, frame), _mismatch(frame, [value])
+            if source is not None and error is not None:
+                raise InvalidError(
+                    "a column of the files cannot be cast to the table's type",
+                    column=name,
+                    of_files=frame.schema[source].dataType.simpleString(),
+                    of_table=type_text(self.table.schema.field(name).type),
+                    remedy=_BY_QUERY.format(self.request.format.name.lower(), self.request.source),
+                ) from error
 
     def _wrong(self, frame: DataFrame) -> Column:
         """The first column whose value cannot be cast, null where all can."""
@@ -235,6 +253,17 @@ class _Run:
         store = self.table.store
         with Loading(store, new_commit_user(store), files, again=self.request.force) as loading:
             loading.finish(write(self.spark, self.table, rows, WriteRequest(loading=loading)))
+
+
+def _mismatch(frame: DataFrame, values: Sequence[Column]) -> AnalysisException | None:
+    """What Spark says of casts from a type to one that nothing of it is cast to; None where there are none."""
+    try:
+        frame.select(*values).schema  # noqa: B018 (here Spark looks at them)
+    except AnalysisException as error:
+        if str(error.getCondition()).startswith("DATATYPE_MISMATCH"):
+            return error
+        raise
+    return None
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from bucketlake.sql.text.parsed import Statement
 
 _LEADS = frozenset(["SELECT", "VALUES", "TABLE", "WITH", "FROM"])
+_INNER = frozenset(["SELECT", "WITH"])  # what a query among values begins with
 _CHANGES = frozenset(["INSERT", "MERGE", "UPDATE", "DELETE"])
 _PLAIN = ("void", "boolean", "int", "string", "double", "binary", "date")  # what their literals are by themselves
 # Others by a literal that is cast.
@@ -82,6 +84,8 @@ class _Immediate:
 
     def _evaluated(self, lake: Lake) -> list[Any]:
         """The text and the values, as Python has them or, where that would change their type, as SQL writes them."""
+        for value in self.values:
+            _refuse_subquery(value)
         columns = ", ".join(f"({source}) AS c{at}" for at, source in enumerate((self.text, *self.values)))
         frame = lake.spark.sql(f"SELECT {columns}")
         kinds = [item.dataType for item in frame.schema]
@@ -117,6 +121,15 @@ def _typed(value: Any, kind: T.DataType) -> Any:
     if isinstance(kind, T.CalendarIntervalType) and isinstance(value, str):
         return Written(f"CAST({literal(value, told)} AS {told})")
     return Written(f"CAST({_built(value, kind)} AS {told})")
+
+
+def _refuse_subquery(value: str) -> None:
+    """StatementError as Spark's own for a value with a query, over whatever tables."""
+    words = [token.value.upper() for token in tokenize(value)]
+    if any(word == "(" and behind in _INNER for word, behind in pairwise(words)):
+        told = "A query parameter contains unsupported expression. Parameters can either be variables or literals."
+        what = f"[UNSUPPORTED_EXPR_FOR_PARAMETER] {told} Invalid expression: [{value}]"
+        raise InvalidError(what, remedy="SET VARIABLE v = (SELECT …) first, and USING v")
 
 
 def _require_values(kind: T.DataType, within: bool = False) -> None:
@@ -192,7 +205,10 @@ def _variable(value: str) -> str | None:
 
 
 def _closes_last(cursor: Cursor) -> bool:
-    """Whether the bracket that opens here closes at the statement's end: it is about all values."""
+    """Whether the bracket that opens here closes at the statement's end: it is about all values, where it is not a
+    query's own."""
+    if cursor.tokens[cursor.at + 1].value.upper() in _INNER:
+        return False
     depth = 0
     for token in cursor.tokens[cursor.at :]:
         depth += (token.value == "(") - (token.value == ")") if token.kind == "sign" else 0
