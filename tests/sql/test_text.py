@@ -6,6 +6,7 @@ import pytest
 
 from bucketlake.errors import InvalidError
 from bucketlake.sql.query.travel import travels
+from bucketlake.sql.rows import merge_forms, update
 from bucketlake.sql.text.cursor import Cursor, option_hints
 from bucketlake.sql.text.plain import plain_pieces, with_quoted
 from bucketlake.sql.text.scripts import split_statements
@@ -172,3 +173,30 @@ def test_a_literal_with_a_prefix_is_one_token(literal: str) -> None:
 )
 def test_tables_as_queries(statement: str, plain: str | None) -> None:
     assert splice(statement, plain_pieces(statement)) == (plain or statement)
+
+
+@pytest.mark.parametrize(
+    ("clause", "near", "meant"),
+    [
+        ("WHEN MATCHED THEN UPDAET SET *", "UPDAET", "UPDATE"),
+        ("WHEN MATCHED THEN DELTE", "DELTE", "DELETE"),
+        ("WHEN MATCHED THEN UPDATE STE *", "STE", "SET"),
+        ("WHEN NOT MATCHED THEN INSRT *", "INSRT", "INSERT"),
+        ("WHEN NOT MATCHED THEN INSERT (k) VALEUS (1)", "VALEUS", "VALUES"),
+        ("WHEN NOT MATCHED BY SORCE THEN DELETE", "SORCE", "SOURCE"),
+        ("WHEN NOT MATCHED BY TRAGET THEN INSERT *", "TRAGET", "TARGET"),
+        ("WHEN NTO MATCHED THEN INSERT *", "NTO", "NOT"),
+        ("WHEN MATCHED THE DELETE", "THE", "THEN"),
+    ],
+)
+def test_a_misspelt_keyword_of_a_clause_is_told(clause: str, near: str, meant: str) -> None:
+    """They were answered with what a MERGE looks like, or with "correct the statement"."""
+    with pytest.raises(InvalidError, match=f"near={near}.*: did you mean {meant}[?]$"):
+        merge_forms.parse(Cursor(f"MERGE INTO t USING s ON t.k = s.k {clause}"))
+
+
+def test_a_misspelt_keyword_that_was_read_as_an_alias_is_told() -> None:
+    with pytest.raises(InvalidError, match=r"expected SET .*: did you mean SET[?]$"):
+        update.parse(Cursor("UPDATE t SE v = 1"))
+    with pytest.raises(InvalidError, match=r"expected THEN .*WHEN MATCHED THEN UPDATE"):
+        merge_forms.parse(Cursor("MERGE INTO t USING s ON t.k = s.k WHEN MATCHED UPDATE SET *"))

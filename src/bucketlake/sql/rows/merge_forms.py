@@ -143,11 +143,12 @@ def _when(cursor: Cursor) -> When:
     cursor.expect("WHEN")
     side = Side.MATCHED
     if cursor.accept("NOT", "MATCHED"):
-        side = Side.NOT_MATCHED_BY_SOURCE if cursor.accept("BY", "SOURCE") else Side.NOT_MATCHED
-        if side is Side.NOT_MATCHED:
-            cursor.accept("BY", "TARGET")
+        side = Side.NOT_MATCHED
+        if cursor.accept("BY") and not cursor.accept("TARGET"):
+            cursor.expect("SOURCE", among=["TARGET"])
+            side = Side.NOT_MATCHED_BY_SOURCE
     else:
-        cursor.expect("MATCHED")
+        cursor.expect("MATCHED", among=["NOT"])
     condition = _expression(cursor, "THEN") if cursor.accept("AND") else None
     cursor.expect("THEN")
     if side is Side.NOT_MATCHED:
@@ -163,7 +164,7 @@ def _when(cursor: Cursor) -> When:
         return When(side, INSERT, condition, columns, values)
     if cursor.accept("DELETE"):
         return When(side, DELETE, condition)
-    cursor.expect("UPDATE")
+    cursor.expect("UPDATE", among=["DELETE"])
     cursor.expect("SET")
     if cursor.accept("*"):
         if side is Side.NOT_MATCHED_BY_SOURCE:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import TypeVar
 
@@ -108,10 +108,14 @@ class Cursor:
                 break
         return end
 
-    def expect(self, *words: str) -> None:
-        """Step over these words or signs, or raise InvalidError at this place."""
-        if not self.accept(*words):
-            self.fail(f"expected {' '.join(words)}")
+    def expect(self, *words: str, among: Sequence[str] = ()) -> None:
+        """Step over these words or signs, or raise InvalidError at this place. `among`: what else might stand here."""
+        if self.accept(*words):
+            return
+        ahead = next(at for at in range(len(words)) if not self.sees(*words[: at + 1]))
+        near = self.tokens[max(self.at + ahead - 1, 0) : self.at + ahead + 1]
+        written = [token.value for token in reversed(near) if token.kind == "word"]
+        self.fail(f"expected {' '.join(words)}", habits.expected(written, [words[ahead], *among]))
 
     def next(self) -> Token:
         """The next token, stepped over; InvalidError at the end."""

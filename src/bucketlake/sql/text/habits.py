@@ -9,6 +9,7 @@ misspelt(statement) -> bool          whether its first word is a slip of the pen
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from difflib import get_close_matches
 
 from bucketlake.ops.system import registry
@@ -137,6 +138,16 @@ def remedy(statement: str, place: int | None = None) -> str | None:
 def begun(statement: str) -> str | None:
     """What to do instead of a statement of others that can be read here, by how it begins; None: nothing is known."""
     return _first(_BEGINNINGS, " ".join(statement.split()), "")
+
+
+def expected(written: Sequence[str], words: Sequence[str]) -> str | None:
+    """What to do instead where one of some keywords has to stand: the one that the word there, or else the one before
+    it (then read as a name), is meant to be; None where neither is like one."""
+    for word in map(str.upper, written):
+        near = get_close_matches(word, words, 1) if word not in _KEYWORDS else []
+        if near:
+            return f"did you mean {near[0]}?"
+    return None
 
 
 def misspelt(statement: str) -> bool:
