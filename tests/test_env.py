@@ -7,6 +7,7 @@ import importlib.util
 import io
 import os
 import pickle
+import socket
 import threading
 import uuid
 import warnings
@@ -22,6 +23,7 @@ from tests.object_store.process import served
 
 from bucketlake.env import clients, object_store
 from bucketlake.env.env import SystemClock
+from bucketlake.env.http import Request, request
 from bucketlake.env.local import LocalStorage
 from bucketlake.env.object_store import ObjectStorage, open_env, overlaps, storage_for
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, StorageError, UnsupportedError
@@ -452,3 +454,12 @@ def test_a_full_disk_is_told_of_with_the_path(tmp_path: Path, monkeypatch: pytes
         sink.write(b"x" * size)
         sink.close()
     assert told.value.details["path"] == f"{tmp_path}/x/data.parquet"
+
+
+def test_a_service_that_is_not_there_is_not_said_to_have_been_waited_for():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        with pytest.raises(StorageError, match=r"no answer.*seconds=0\.1.*timed out"):
+            request(Request("GET", url), seconds=0.1)
+    with pytest.raises(StorageError, match=r"no answer from a service \[host=127\.0\.0\.1, reason=.*refused"):
+        request(Request("GET", url))

@@ -66,10 +66,11 @@ def request(asked: Request, seconds: float = SECONDS, most: int = LARGEST) -> An
             return _answer(int(error.code), error, most)
     except (OSError, ValueError, _client.HTTPException) as error:
         reason = getattr(error, "reason", error)
+        late = isinstance(reason, TimeoutError) and reason.errno is None  # by our limit; what is refused comes at once
         raise StorageError(
             "no answer from a service",
             host=parts.hostname,
-            seconds=seconds,
+            **({"seconds": seconds} if late else {}),
             reason=str(reason),
             remedy="look whether it runs and is reached from here, then try again",
         ) from error
