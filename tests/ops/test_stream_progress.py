@@ -81,6 +81,34 @@ def test_a_batch_that_comes_again_on_another_history_is_refused(tmp_path: Path) 
         table.write_arrow(rows_of(table, k=newest, v=1))
 
 
+def test_a_consumer_keeps_what_tells_the_overwrite_that_it_reads_next(tmp_path: Path) -> None:
+    """What an overwrite took away is told by the snapshot before it, which the consumer has read."""
+    table = make(tmp_path, True, {"bucket": "1", "streaming-read-overwrite": "true", "write-only": "true"})
+    table.write_arrow(rows_of(table, k=1, v=1))
+    held, free = Reader(table, consumer_id="me"), Reader(table)
+    for reader in (held, free):
+        reader.step()
+    Source.of(held.table.store).progress(Position.of(json.loads(held.offset)))
+    table.write_arrow(rows_of(table, k=2, v=2), mode="overwrite")
+    for value in (3, 4):
+        table.write_arrow(rows_of(table, k=3, v=value))
+    table.expire_snapshots(retain_max=1, retain_min=1)
+    held.read_all()
+    assert held.told == [("+I", 1, 1), ("-D", 1, 1), ("+I", 2, 2), ("+I", 3, 3), ("+I", 3, 4)]
+    table.reset_consumer("me", 2)
+    table.expire_snapshots(retain_max=1, retain_min=1)
+    earliest = table.store.earliest_snapshot()
+    assert earliest is not None and earliest.id == 1
+    table.reset_consumer("me", None)
+
+    table.expire_snapshots(retain_max=3, retain_min=1)
+    with pytest.raises(NotFoundError, match=r"overwrite has expired.*overwrite=2.*'read.stream.ignore-expired'"):
+        free.step()
+    free.table = free.table.with_options({"read.stream.ignore-expired": "true"})
+    free.read_all()
+    assert free.told == [("+I", 1, 1), ("+I", 2, 2), ("+I", 3, 3), ("+I", 3, 4)]
+
+
 @pytest.mark.parametrize("read", [0, 1, 2])
 @pytest.mark.parametrize("mode", ["latest-full", "from-snapshot"])
 def test_a_consumer_inside_of_a_snapshot_goes_on_there(tmp_path: Path, mode: str, read: int) -> None:

@@ -1,7 +1,7 @@
 """Consumers: who reads a table as a stream, and which snapshot each reads next.
 
     consumer/consumer-<id>     { "nextSnapshot" : <id> }         and "index", "full", "producer" inside of a snapshot,
-                               "seen" behind one
+                               "seen" behind one, "overwrites" where these are told too
 
 Spec: docs/spec/tags.md#consumers
 """
@@ -79,20 +79,33 @@ def reset_consumer(store: Store, name: str, following: int | None) -> None:
         store.env.storage.delete(path)
         return
     store.snapshot(following)
-    advance_consumer(store, name, Place(following))
+    advance_consumer(store, name, Place(following, overwrites=bool(store.options.get("streaming-read-overwrite"))))
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a consumer stands: the snapshot that it reads next, which may be still to come. `index`, `full`: it is
     inside of what the snapshot changed, or holds, the latter by a changelog producer. `seen`: the delta manifest list
-    of the snapshot that was read last, "" where that is not known."""
+    of the snapshot that was read last, "" where that is not known. `overwrites`: what these change is read, too, which
+    the snapshot before each tells."""
 
     following: int
     index: int = 0
     full: bool = False
     producer: str = ""
     seen: str = ""
+    overwrites: bool = False
+
+    @property
+    def needed(self) -> int:
+        """The first snapshot that is looked into for what is not read yet."""
+        return self.following - 1 if self.overwrites and not self.full else self.following
+
+
+def needed_by_consumers(store: Store) -> list[int]:
+    """The first snapshot that each consumer needs. CorruptError for a file that does not say it."""
+    places = [place_of_consumer(store, name) for name in store.consumer_names()]
+    return [place.needed for place in places if place is not None]
 
 
 def advance_consumer(store: Store, name: str, place: Place) -> None:
@@ -104,6 +117,8 @@ def advance_consumer(store: Store, name: str, place: Place) -> None:
         found["producer"] = place.producer
     if place.seen:
         found["seen"] = place.seen
+    if place.overwrites:
+        found["overwrites"] = True
     store.env.storage.write(store.paths.consumer(name), pretty_json(found).encode())
 
 
@@ -123,7 +138,7 @@ def place_of_consumer(store: Store, name: str) -> Place | None:
         producer, seen = found.get("producer", ""), found.get("seen", "")
         if not isinstance(producer, str) or not isinstance(seen, str):
             raise ValueError(f"producer is {producer!r:.100}, seen {seen!r:.100}")
-        return Place(int(following), index, full, producer, seen)
+        return Place(int(following), index, full, producer, seen, found.get("overwrites") is True)
 
 
 def clear_consumers(store: Store, including: str | None = None, excluding: str | None = None) -> list[str]:

@@ -20,6 +20,7 @@ from typing import Any
 from bucketlake.errors import InvalidError, NotFoundError
 from bucketlake.format.metadata.snapshot import Snapshot, encode_snapshot
 from bucketlake.ops.clean.background import run_beside
+from bucketlake.ops.clean.consumers import needed_by_consumers
 from bucketlake.ops.clean.done import Wrote, after_write, marks_done, written_partitions
 from bucketlake.ops.clean.partitions import expire_partitions, looks_for_old_partitions
 from bucketlake.ops.clean.removal import (
@@ -292,7 +293,7 @@ def _window(store: Store, config: ExpireConfig, ends: tuple[int, int], left: int
     first = max(latest - config.snapshots.most + 1, earliest)
     last = min(latest - config.snapshots.fewest + 1, earliest + left)
     if config.consumers_hold and last > earliest:
-        last = min([last, *store.consumers().values()])
+        last = min([last, *needed_by_consumers(store)])
     return first, last
 
 
@@ -440,7 +441,7 @@ def _changelog_round(
     first = max(latest.id - theirs.most + 1, begin)
     last = newest + 1 if everything else min(latest.id - theirs.fewest + 1, begin + left, newest)
     if not everything and last > begin:
-        last = min([last, *store.consumers().values()])
+        last = min([last, *needed_by_consumers(store)])
     last = min(last, earliest.id)  # an expiry that was given up left changelogs of snapshots that are still there
     stop = min(last, begin + _most_at_once(begin, latest.id))
     if stop <= begin:

@@ -22,7 +22,7 @@ from bucketlake.ops.clean.consumers import Place, advance_consumer, place_of_con
 from bucketlake.ops.scan.select import INCREMENTAL_KEYS, Selection, epoch_of_text
 from bucketlake.ops.stream.limits import Limits, Taken
 from bucketlake.ops.stream.position import Position
-from bucketlake.ops.stream.units import MAY_WAIT, NO_MORE, Follow, changed, held, pruned, rescaled_in
+from bucketlake.ops.stream.units import IGNORE_EXPIRED, MAY_WAIT, NO_MORE, Follow, changed, held, pruned, rescaled_in
 from bucketlake.ops.stream.untold import PRODUCER
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
@@ -31,7 +31,6 @@ from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.schema import BucketMode, TableSchema
 from bucketlake.values import dataclass
 
-IGNORE_EXPIRED = "read.stream.ignore-expired"
 KEPT_PLANS = 8  # of snapshots that a batch has ended in, or may go on with
 
 
@@ -386,7 +385,8 @@ class Source:
         """Let the stream's consumer, if it has one, keep what comes from here on."""
         name = self.store.options.get("consumer-id")
         if name is not None:
-            advance_consumer(self.store, name, Place(at.snapshot, at.index, at.full, at.producer, at.seen))
+            place = Place(at.snapshot, at.index, at.full, at.producer, at.seen, self.follow.overwrites)
+            advance_consumer(self.store, name, place)
 
 
 _ANEW = "start anew, from what is there: CALL sys.reset_consumer, or 'consumer.ignore-progress' = 'true'"

@@ -48,6 +48,7 @@ _PENDING_TOO: dict[str, str | None] = {**SHARED, "scan.mode": None, _PENDING: "t
 _WAITING = frozenset({POSTPONE_BUCKET})
 MAY_WAIT = (BucketMode.FIXED, BucketMode.POSTPONE)
 """What tables with pending rows are, or were before ALTER."""
+IGNORE_EXPIRED = "read.stream.ignore-expired"
 NO_MORE = "start anew, from what is there, under another checkpoint"
 
 
@@ -92,10 +93,8 @@ def changed(store: Store, snapshot: Snapshot, follow: Follow) -> list[Split]:
 def _changed(store: Store, snapshot: Snapshot, follow: Follow) -> list[Split]:
     follow = _as_committed(store, snapshot, follow)
     told = snapshot.commit_kind is CommitKind.OVERWRITE and follow.overwrites
-    if told and snapshot.id > 1:
-        before = store.find_snapshot(snapshot.id - 1)
-        if before is None:
-            raise NotFoundError("an overwrite is told by the snapshot before it", snapshot=snapshot.id, remedy=NO_MORE)
+    before = _before_overwrite(store, snapshot) if told else None
+    if before is not None:
         _check_same_table(store, before)
         pending = None if follow.changelog else _replaced_pending(store, before, snapshot)
         replaced = difference(store.with_options(FINEST), before, snapshot) if pending is None else pending
@@ -104,13 +103,28 @@ def _changed(store: Store, snapshot: Snapshot, follow: Follow) -> list[Split]:
         apart = assigns(store) or pending is not None
         moved = {unit.partition for unit in units} if apart else rescaled_in(units)
         return sorted(units, key=lambda unit: (unit.partition, unit.partition in moved and bool(unit.files)))
-    # The first snapshot of all took nothing away: what it added is all that there is to tell.
+    # The first snapshot of all took nothing away, nor does one of which that is not known: what it added is told.
     found = _told(store, snapshot, Follow(changelog=False, appended=True) if told else follow)
     wanted = replace(entry_filter(store, Scan()), min_level=0, level=None)
     if not follow.changelog:
         wanted = replace(wanted, min_bucket=None)  # pending rows are told as they come: their compaction tells nothing
     kept = wanted.apply(store, found)
     return _units(store, snapshot, kept)
+
+
+def _before_overwrite(store: Store, snapshot: Snapshot) -> Snapshot | None:
+    """The snapshot that tells what an overwrite took away; None where there was none, or the reader does without.
+    NotFoundError."""
+    before = store.find_snapshot(snapshot.id - 1) if snapshot.id > 1 else None
+    if before is None and snapshot.id > 1 and not store.options.get(IGNORE_EXPIRED):
+        raise NotFoundError(
+            "the snapshot before an overwrite has expired: the stream cannot tell what went",
+            table=store.paths.root,
+            overwrite=snapshot.id,
+            remedy=f"set '{IGNORE_EXPIRED}' = 'true' to be told what came alone, or {NO_MORE}; "
+            "a 'consumer-id' keeps what a stream needs",
+        )
+    return before
 
 
 def _units(store: Store, snapshot: Snapshot, kept: Sequence[ManifestEntry]) -> list[Split]:
