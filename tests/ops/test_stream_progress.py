@@ -16,6 +16,7 @@ from bucketlake.ops.stream.journal import Journal
 from bucketlake.ops.stream.limits import Limits
 from bucketlake.ops.stream.position import Position
 from bucketlake.ops.stream.source import Source
+from bucketlake.schema.change import SetOption
 from bucketlake.spark.stream.checkpoint import Checkpoint, Noted
 
 from .streams import KEYED, SCHEMA, Reader, make, rows_of
@@ -107,6 +108,25 @@ def test_a_consumer_keeps_what_tells_the_overwrite_that_it_reads_next(tmp_path: 
     free.table = free.table.with_options({"read.stream.ignore-expired": "true"})
     free.read_all()
     assert free.told == [("+I", 1, 1), ("+I", 2, 2), ("+I", 3, 3), ("+I", 3, 4)]
+
+
+def test_a_consumer_keeps_rows_that_wait_where_another_changelog_producer_tells_them(tmp_path: Path) -> None:
+    """They are told with the first compaction under the new one, which takes their files away."""
+    table = make(tmp_path, True, {**KEYED["full-compaction"], "write-only": "true"})
+    table.write_arrow(rows_of(table, k=1, v=1))
+    table.compact(full=True)
+    table.write_arrow(rows_of(table, k=1, v=2))
+    reader = Reader(table, consumer_id="me")
+    reader.read_all()
+    assert reader.state == {1: 1}
+    Source.of(reader.table.store).progress(Position.of(json.loads(reader.offset)))
+    table = table.alter(SetOption("changelog-producer", "none"))
+    table.compact(full=True)
+    reader.table = table.with_options(consumer_id="me")
+    table.write_arrow(rows_of(table, k=2, v=2))
+    table.expire_snapshots(retain_max=1, retain_min=1)
+    reader.read_all()
+    assert reader.state == {1: 2, 2: 2}
 
 
 @pytest.mark.parametrize("read", [0, 1, 2])

@@ -96,16 +96,26 @@ class Place:
     seen: str = ""
     overwrites: bool = False
 
-    @property
-    def needed(self) -> int:
-        """The first snapshot that is looked into for what is not read yet."""
-        return self.following - 1 if self.overwrites and not self.full else self.following
-
 
 def needed_by_consumers(store: Store) -> list[int]:
-    """The first snapshot that each consumer needs. CorruptError for a file that does not say it."""
+    """The first snapshot that each consumer needs: the one that it reads next, or the one before, which tells of it.
+    CorruptError for a file that does not say where its consumer stands."""
     places = [place_of_consumer(store, name) for name in store.consumer_names()]
-    return [place.needed for place in places if place is not None]
+    return [place.following - _needs_before(store, place) for place in places if place is not None]
+
+
+def _needs_before(store: Store, place: Place) -> bool:
+    """Whether what a consumer reads next is told by the snapshot before: what an overwrite took away, and rows that
+    waited for a compaction which tells them, where ALTER made it one that does not."""
+    if place.full:
+        return False
+    following, before = store.find_snapshot(place.following), store.find_snapshot(place.following - 1)
+    if following is None or before is None:
+        return False
+    if following.commit_kind is CommitKind.OVERWRITE:
+        return place.overwrites
+    told, tells = (store.schema_of(one.schema_id).table_options for one in (before, following))
+    return bool(told.get("changelog-producer") != tells.get("changelog-producer"))
 
 
 def advance_consumer(store: Store, name: str, place: Place) -> None:
