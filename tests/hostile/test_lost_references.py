@@ -101,3 +101,22 @@ def test_a_file_of_columns_that_its_schema_has_not(tmp_path: Path, columns: tupl
     for call in (table.to_arrow, table.compact, lambda: table.update({"v": "y"}, "k = 1")):
         with pytest.raises(CorruptError, match="says that a file has columns which its schema has not"):
             call()
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["entry", "manifest"])
+def test_a_file_that_is_added_twice_may_be_told_of_in_the_place_of_another(tmp_path: Path, whole: bool) -> None:
+    """The name that a damaged entry had before was taken for an orphan's."""
+    table = made(tmp_path, **{"write-only": "true"})
+    store = table.store
+    first, second = (Path(store.paths.manifest(m.file_name)) for m in store.data_manifests(store.latest_snapshot()))
+    (one,), (two,) = decode_manifest(first.read_bytes()), decode_manifest(second.read_bytes())
+    second.write_bytes(encode_manifest([replace(two, file=replace(two.file, file_name=one.file.file_name))]))
+    if whole:
+        for path in Path(table.path).glob("manifest/manifest-list-*"):
+            lists = [replace(m, file_name=first.name) for m in decode_manifest_list(path.read_bytes())]
+            path.write_bytes(encode_manifest_list(lists))
+    rewritten(table, lambda entry: entry)
+    before = files(table)
+    with pytest.raises(CorruptError, match=r"manifests add a file twice.*snapshot-2"):
+        remove_orphans(table.store, 2**62)
+    assert files(table) == before

@@ -181,6 +181,7 @@ class References:
         added = np.concatenate([_NONE, *(manifest.added for manifest in read)])
         deleted = distinct([manifest.deleted for manifest in read])
         live = [without(added, deleted)]
+        self._refuse_doubled()
         if len(deleted):
             self._refuse_contradictions()
             doubtful = {name: one.added[members(deleted, one.added)] for name, one in self.manifests.items()}
@@ -203,6 +204,29 @@ class References:
                     "cannot tell what is referred to: manifests delete files that they have not added",
                     found_in=path,
                     remedy="CALL sys.fsck tells which; repair or remove what refers to them, then call again",
+                )
+
+    def _refuse_doubled(self) -> None:
+        """Raise CorruptError where a snapshot's manifests add a file twice: one of them may have told of another file
+        before it was damaged, which would be nobody's now."""
+        came = np.sort(np.concatenate([_NONE, *(manifest.came for manifest in self.manifests.values())]))
+        often = distinct([came[1:][came[1:] == came[:-1]]])  # most of all those of manifests that were merged
+        some = {
+            name: (one.came[members(often, one.came)], one.gone[members(often, one.gone)])
+            for name, one in self.manifests.items()
+            if len(often)
+        }
+        held = [frozenset(root) for _, root in self.roots]
+        for place, (path, root) in enumerate(self.roots):
+            doubled = len(held[place]) < len(root)
+            if some and not held[place] <= (held[place + 1] if place + 1 < len(held) else frozenset()):
+                counts = _counted([some[name][0] for name in root], [some[name][1] for name in root])[1]
+                doubled = doubled or bool((counts > 1).any())
+            if doubled:
+                raise CorruptError(
+                    "cannot tell what is referred to: manifests add a file twice",
+                    found_in=path,
+                    remedy="CALL sys.fsck tells which; repair or remove what refers to it, then call again",
                 )
 
     def folders_lacking(self, missing: Hashes) -> set[str]:
