@@ -23,11 +23,13 @@ from bucketlake.errors import BucketlakeError, ConflictError, CorruptError, NotF
 from bucketlake.format.guard import check_size
 from bucketlake.format.index.hash_index import ascending, decode_hashes, encode_hashes, verify
 from bucketlake.format.index.index_manifest import HASH, IndexEntry, IndexFile
-from bucketlake.format.row.binary_row import encode_rows
+from bucketlake.format.row.binary_row import BinaryRows, encode_rows
 from bucketlake.format.row.hashing import Hashes, bucket_of, hash_rows
+from bucketlake.format.row.layout import ARITY_BYTES
 from bucketlake.ops.buckets.assigner import BucketRule, PartitionBuckets, Run, first_load_buckets, run_of
 from bucketlake.ops.buckets.hash_spill import HashSpill
 from bucketlake.ops.rows.assign import Assigner, Codes, slices
+from bucketlake.ops.table.entries import BucketKey
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
 from bucketlake.ops.table.retry import on_newest
 from bucketlake.ops.table.store import Store, parallel
@@ -65,17 +67,20 @@ def key_check(store: Store, partition: bytes, bucket: int, file: IndexFile) -> C
     fields = store.schema.key_fields
 
     def check(batch: pa.RecordBatch) -> None:
-        lacking = verify(known, key_hashes(batch, fields))
-        if len(lacking):
-            raise CorruptError(
-                "a hash index lacks keys that lie in its bucket: they would be doubled",
-                path=store.paths.index_path(partition, bucket, file),
-                bucket=bucket,
-                hashes=lacking[:SHOWN].tolist(),
-                remedy="rewrite the partition with INSERT OVERWRITE, which builds its index anew",
-            )
+        _refuse_lacking(store, (partition, bucket), file, verify(known, key_hashes(batch, fields)))
 
     return check
+
+
+def _refuse_lacking(store: Store, place: BucketKey, file: IndexFile, lacking: Hashes) -> None:
+    if len(lacking):
+        raise CorruptError(
+            "a hash index lacks keys that lie in its bucket: they would be doubled",
+            path=store.paths.index_path(*place, file),
+            bucket=place[1],
+            hashes=lacking[:SHOWN].tolist(),
+            remedy="rewrite the partition with INSERT OVERWRITE, which builds its index anew",
+        )
 
 
 def write_hashes(store: Store, partition: bytes, bucket: int, hashes: Hashes) -> IndexFile:
@@ -101,14 +106,16 @@ def key_hashes(batch: pa.RecordBatch, keys: Sequence[DataField]) -> Hashes:
 class DynamicAssigner(Assigner):
     """Numbers the groups of a dynamic table; new keys get a bucket by the table's rule.
 
-    `index_base`: the index manifest that known keys are looked up in; `occupied`: (partition, bucket) with live files;
-    `rule`: how buckets fill; `first_load`: partitions that had no bucket, and how many they get; others are none of
-    which rows were expected. Made by `dynamic_assigner`.
+    `index_base`: the index manifest that known keys are looked up in; `occupied`: (partition, bucket) with live files,
+    of these `key_samples`, a key each that must be in the index, lest this be another bucket's; `rule`: how buckets
+    fill; `first_load`: partitions that had no bucket, and how many they get; others are none of which rows were
+    expected. Made by `dynamic_assigner`.
     """
 
     rule: BucketRule = field(default_factory=lambda: BucketRule(1))
     index_base: str | None = None
-    occupied: Collection[tuple[bytes, int]] = ()
+    occupied: Collection[BucketKey] = ()
+    key_samples: Mapping[BucketKey, bytes] = field(default_factory=dict)
     first_load: Mapping[bytes, int] = field(default_factory=dict)
     _loaded: HashSpill = field(default_factory=HashSpill)
     _index: dict[bytes, dict[int, IndexFile]] | None = None
@@ -163,6 +170,7 @@ class DynamicAssigner(Assigner):
         snapshot = self.store.latest_snapshot()
         entries = self.store.index_entries(None if snapshot is None else snapshot.index_manifest)
         self._index, self._occupied = hash_files(entries), {}  # which buckets have files there is not known
+        self.key_samples = {}
         return look()
 
     def _looked_up(self, partition: bytes, hashes: Hashes) -> Codes:
@@ -174,7 +182,9 @@ class DynamicAssigner(Assigner):
             known = self._partitions[partition] = PartitionBuckets(self.rule, counts)
         missing = known.missing(hashes)
         if missing:
-            known.load(missing, load_run(self.store, partition, self._files(partition), self.rule.assigners, missing))
+            held = {bucket: key for (place, bucket), key in self.key_samples.items() if place == partition}
+            files = self._files(partition)
+            known.load(missing, load_run(self.store, partition, files, self.rule.assigners, missing, held))
         return known.assign(hashes)
 
     def _loaded_first(self, partition: bytes, hashes: Hashes, count: int) -> Codes:
@@ -251,6 +261,7 @@ def dynamic_assigner(store: Store, task: WriteTask) -> DynamicAssigner:
         rule=replace(BucketRule.of(store.options, task.assigners), owner=task.owner),
         index_base=task.index_base,
         occupied=task.sequence_start.keys(),
+        key_samples=task.key_samples,
         first_load=task.first_load,
     )
 
@@ -280,9 +291,15 @@ def joined(store: Store, messages: Sequence[CommitMessage]) -> list[CommitMessag
 
 
 def load_run(
-    store: Store, partition: bytes, files: PartitionIndex, assigners: int = 1, wanted: Collection[int] = (0,)
+    store: Store,
+    partition: bytes,
+    files: PartitionIndex,
+    assigners: int = 1,
+    wanted: Collection[int] = (0,),
+    held: Mapping[int, bytes] | None = None,
 ) -> Run:
     """The known hashes of a partition with their buckets; of several assigners only the hashes of those wanted.
+    CorruptError where a bucket's index lacks the key that is `held` there: it may be another bucket's.
 
     Warns of hashes that lie in two buckets, which single-writer engines leave behind when two of them wrote at once.
     """
@@ -292,6 +309,7 @@ def load_run(
 
     def read(item: tuple[int, IndexFile]) -> tuple[int, Hashes]:
         hashes = read_hashes(store, partition, *item)
+        _refuse_lacking(store, (partition, item[0]), item[1], verify(hashes, _hash_of((held or {}).get(item[0]))))
         return item[0], hashes if whole else hashes[share[bucket_of(hashes, assigners)]]
 
     run, torn = run_of(parallel(read, list(files.items())))
@@ -303,6 +321,14 @@ def load_run(
             stacklevel=2,
         )
     return run
+
+
+def _hash_of(key: bytes | None) -> Hashes:
+    """The hash of a key, as manifests have it, as an array of one; empty without one."""
+    row = (key or b"")[ARITY_BYTES:]
+    if not row or len(row) % 8:  # nothing that a BinaryRow could be: whoever reads it says so
+        return np.zeros(0, np.int32)
+    return hash_rows(BinaryRows(np.frombuffer(row, np.uint8), np.array([0, len(row)], np.int64)))
 
 
 def union(left: Hashes, right: Hashes) -> Hashes:

@@ -129,7 +129,8 @@ class WriteTask:
     Dynamic tables: `index_base`, the index manifest that keys are looked up in (None: an empty index), and `assigners`,
     into how many shares each partition's keys are dealt out: all rows of one share must go to one task; `owner`: the
     share that all rows of this task are, whatever their hashes (no other task may have rows of one); `first_load`:
-    partitions without a bucket yet and how many they get, there a row's bucket follows from its hash, in any task.
+    partitions without a bucket yet and how many they get, there a row's bucket follows from its hash, in any task;
+    `key_samples`: of buckets by (partition bytes, bucket), a key that lies there, as manifests have it.
     Cross-partition tables: `key_base`, the snapshot that keys are looked up in (0: none; None: keys are not looked up),
     and `key_index`, what is known of it. All rows of a key must go to one task.
     `changelog`: whether flushes write changelog files, if the table's changelog producer is input. `parallelism`: how
@@ -149,5 +150,6 @@ class WriteTask:
     key_base: int | None = None
     key_index: KeyIndex | None = None
     first_load: dict[bytes, int] = field(default_factory=dict)
+    key_samples: dict[tuple[bytes, int], bytes] = field(default_factory=dict)
     changelog: bool = True
     parallelism: int = 0

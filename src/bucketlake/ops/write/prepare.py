@@ -12,12 +12,14 @@ Spec: docs/spec/writing.md
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from bucketlake.errors import UnsupportedError
 from bucketlake.format.data.blob_elements import refuse_keys
 from bucketlake.format.data.datafile import check_form
 from bucketlake.format.data.file_format import file_format
+from bucketlake.format.metadata.manifest import ManifestEntry
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.buckets.assigner import assigners_of
 from bucketlake.ops.buckets.dynamic import dynamic_assigner
@@ -27,7 +29,7 @@ from bucketlake.ops.rows.assign import Assigner, bucket_mismatch
 from bucketlake.ops.rows.places import check_places
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
 from bucketlake.ops.table.changes import MAX_SEQUENCE_PROPERTY
-from bucketlake.ops.table.entries import max_sequences
+from bucketlake.ops.table.entries import BucketKey, bucket_key, max_sequences
 from bucketlake.ops.table.known import refuse_replaced
 from bucketlake.ops.table.messages import WriteTask
 from bucketlake.ops.table.store import Store
@@ -130,7 +132,9 @@ class Fixed(Unaware):
         floor = sequence_floor(self.store, snapshot)
         start: dict[tuple[bytes, int], int] = {}
         differs: dict[bytes, int] = {}
-        for entry in live_entries(self.store, snapshot, EntryFilter(partitions=partitions)):
+        entries = live_entries(self.store, snapshot, EntryFilter(partitions=partitions))
+        template = replace(template, key_samples=self._key_samples(entries))
+        for entry in entries:
             key = (entry.partition, entry.bucket)
             start[key] = max(start.get(key, floor), entry.file.max_sequence_number + 1)
             if entry.total_buckets != self.total:
@@ -141,6 +145,10 @@ class Fixed(Unaware):
             partition, found = next(iter(differs.items()))
             raise bucket_mismatch(self.store, partition, found, self.total)
         return replace(template, sequence_start=start, first_sequence=floor, refused=differs)
+
+    def _key_samples(self, entries: Sequence[ManifestEntry]) -> dict[BucketKey, bytes]:
+        """A key of each bucket where an index says which bucket a key is in; none elsewhere."""
+        return {}
 
 
 class Dynamic(Fixed):
@@ -160,13 +168,26 @@ class Dynamic(Fixed):
             template = replace(template, index_base=snapshot.index_manifest)
         return Fixed.prepared(self, template, snapshot, overwrite, partitions)
 
+    def _key_samples(self, entries: Sequence[ManifestEntry]) -> dict[BucketKey, bytes]:
+        """Of each bucket the greatest key of a file whose keys are encoded as the table's are now."""
+        alike: dict[int, bool] = {}
+        found: dict[BucketKey, bytes] = {}
+        keys = [item.type for item in self.store.schema.key_fields]
+        for entry in entries:
+            written = entry.file.schema_id
+            if written not in alike:
+                alike[written] = [item.type for item in self.store.schema_of(written).key_fields] == keys
+            if alike[written]:
+                found[bucket_key(entry)] = entry.file.max_key
+        return found
+
     def assigner(self, task: WriteTask) -> Assigner:
         """What gives a task's rows their bucket."""
         return dynamic_assigner(self.store, task)
 
 
 class CrossPartition(Dynamic):
-    """A key lies in one partition of the table: rows may leave any."""
+    """A key lies in one partition of the table: rows may leave any. There is no hash index."""
 
     def prepared(
         self, template: WriteTask, snapshot: Snapshot | None, overwrite: bool, partitions: frozenset[bytes] | None
@@ -175,6 +196,9 @@ class CrossPartition(Dynamic):
         base = None if overwrite else 0 if snapshot is None else snapshot.id
         template = replace(template, assigners=assigners_of(self.store.options), key_base=base)
         return Fixed.prepared(self, template, snapshot, overwrite, None)
+
+    def _key_samples(self, entries: Sequence[ManifestEntry]) -> dict[BucketKey, bytes]:
+        return {}
 
     def assigner(self, task: WriteTask) -> Assigner:
         """What gives a task's rows their bucket."""
