@@ -15,6 +15,8 @@ from bucketlake.ops.commit.manifests import WrittenList
 from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
 
+SHOWN = 10  # files that an error names
+
 
 def check_invariants(
     store: Store,
@@ -45,7 +47,15 @@ def check_invariants(
     }
     broken = [rule for rule, failed in failures.items() if failed] + [f"{n} is in range" for n in unreadable(snapshot)]
     if broken:
-        raise CorruptError("refused to publish a contradictory snapshot", snapshot=snapshot.id, broken=broken)
+        raise CorruptError(
+            "refused to publish a contradictory snapshot",
+            table=store.paths.root,
+            snapshot=snapshot.id,
+            broken=broken,
+            base=None if base is None else store.paths.snapshot(base.id),
+            files=[e.file.file_name for e in changes.table if e.file.max_sequence_number > SEQUENCE[1]][:SHOWN],
+            remedy="CALL sys.fsck tells what is wrong with the base, on which the numbers stand",
+        )
 
 
 def _check_partitions(store: Store, base: Sequence[ManifestFile]) -> None:
