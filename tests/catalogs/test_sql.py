@@ -295,10 +295,28 @@ def test_a_failing_database_leaves_no_half_made_table(
 def test_a_rename_that_fails_gives_the_name_back(catalog: Catalog, tmp_path: Path) -> None:
     catalog.create_table("t", SCHEMA)
     (tmp_path / "wh/default.db/u").mkdir()
-    with pytest.raises(AlreadyExistsError):
+    (tmp_path / "wh/default.db/u/notes").touch()
+    with pytest.raises(AlreadyExistsError, match="other files lie where the table would be moved to.*look what"):
         catalog.rename_table("t", "u")
     assert catalog.list_tables() == ["t"]
     assert catalog.table("t").to_arrow().num_rows == 0
+
+
+@pytest.mark.parametrize("left", ["", "manifest", "bucket-0/x", "snapshot"])
+def test_what_a_late_writer_leaves_of_a_table_is_no_hindrance_to_its_name(
+    catalog: Catalog, tmp_path: Path, left: str
+) -> None:
+    """A writer, or an expiry, whose table was renamed meanwhile makes its folders again."""
+    catalog.create_table("t", SCHEMA).write_arrow(ROWS)
+    folder = tmp_path / "wh/default.db/u"
+    (folder / left).mkdir(parents=True)
+    if left == "snapshot":
+        (folder / "snapshot/EARLIEST").write_text("1")
+        (folder / "snapshot/LATEST").write_text("3")
+    catalog.rename_table("t", "u")
+    assert catalog.table("u").to_arrow().num_rows == 2
+    catalog.table("u").write_arrow(ROWS)
+    assert len(catalog.table("u").snapshots()) == 2
 
 
 # ---------------------------------------------------------------------------------------------- other ways to write

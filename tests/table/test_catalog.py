@@ -160,6 +160,24 @@ def test_rename_moves_the_data_along(catalog: Catalog) -> None:
     catalog.rename_table("t", "v", ignore_if_missing=True)
 
 
+@pytest.mark.parametrize("left", ["", "manifest", "snapshot"])
+def test_a_name_whose_folder_holds_no_more_than_hints_is_free(catalog: Catalog, tmp_path: Path, left: str) -> None:
+    """An expiry, or a writer, whose table was renamed meanwhile makes its folders again."""
+    catalog.create_table("t", SCHEMA)
+    folder = tmp_path / "warehouse" / "default.db" / "u"
+    (folder / left).mkdir(parents=True)
+    if left == "snapshot":
+        (folder / "snapshot/EARLIEST").write_text("1")
+    catalog.rename_table("t", "u")
+    assert catalog.list_tables() == ["u"]
+    data = tmp_path / "warehouse" / "default.db" / "t" / "bucket-0" / "data-1.parquet"
+    data.parent.mkdir(parents=True)
+    data.write_bytes(b"rows")
+    with pytest.raises(AlreadyExistsError, match=r"other files lie where.*default.db/t\]: look what they are"):
+        catalog.rename_table("u", "t")
+    assert data.exists() and catalog.list_tables() == ["u"]
+
+
 def test_alter_publishes_the_next_schema(catalog: Catalog) -> None:
     catalog.create_table("t", SCHEMA)
     altered = catalog.alter_table("t", AddColumn("n", INT), SetOption("snapshot.num-retained.min", "5"))

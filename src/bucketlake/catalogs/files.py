@@ -17,7 +17,7 @@ from bucketlake.catalogs.names import DATABASE_SUFFIX, DEFAULT_DATABASE, Identif
 from bucketlake.env.env import Env
 from bucketlake.env.new_file import put_new
 from bucketlake.env.storage import Storage
-from bucketlake.errors import InvalidError, StorageError, UnsupportedError
+from bucketlake.errors import AlreadyExistsError, InvalidError, StorageError, UnsupportedError
 from bucketlake.file_names import fault_of, lies_in
 from bucketlake.paths import TablePaths
 from bucketlake.values import dataclass
@@ -153,18 +153,33 @@ class FileSystem(NoViews):
         return True
 
     def rename_table(self, old: Identifier, new: Identifier) -> None:
-        """See Metastore. Not atomic on object stores. Empty folders, as writers leave of a table that was dropped, are
-        nothing."""
+        """See Metastore. Not atomic on object stores."""
         self._keep_database(old.database)
-        within = self.env.of_table(self.place(new).path).storage
-        if within.list(self.place(new).path):
-            _remove_folders(within, self.place(new).path)
-        self.env.storage.rename(self.place(old).path, self.place(new).path)
+        move_table(self.env, self.place(old).path, self.place(new).path)
 
     def _keep_database(self, name: str) -> None:
         """Where folders exist by what lies in them alone, let a database outlive its last table."""
         if name != DEFAULT_DATABASE:
             self.env.storage.make_dir(self.database_path(name))
+
+
+def move_table(env: Env, source: str, target: str) -> None:
+    """Move a table's folder. Empty folders and hints, as writers and expiries leave of a table that was dropped or
+    renamed, are nothing. AlreadyExistsError where more lies there."""
+    within, paths = env.of_table(target).storage, TablePaths(target)
+    hints = [paths.latest_hint, paths.earliest_hint, paths.changelog_latest_hint, paths.changelog_earliest_hint]
+    if all(info.path in hints for info in within.walk(target)):
+        within.delete_all(hints)
+        _remove_folders(within, target)
+    try:
+        env.storage.rename(source, target)
+    except AlreadyExistsError as error:
+        raise AlreadyExistsError(
+            "other files lie where the table would be moved to",
+            path=target,
+            remedy="look what they are: of a table that was dropped or renamed, a writer may have left them there "
+            "later; remove the folder if nobody needs it, or choose another name",
+        ) from error
 
 
 def _remove_folders(within: Storage, path: str) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from bucketlake.catalogs.files import FileSystem, has_schema, remove_table
+from bucketlake.catalogs.files import FileSystem, has_schema, move_table, remove_table
 from bucketlake.catalogs.model import DialectChange, Found, View, not_empty
 from bucketlake.catalogs.names import Identifier
 from bucketlake.catalogs.sql_lock import Locks, SqlKeeper, told
@@ -200,7 +200,7 @@ class SqlMetastore:
             if not self.rows.rename_table((old.database, old.table), (new.database, new.table)):
                 raise NotFoundError("no such table", table=old.text)
             try:
-                self._env.storage.rename(source, target)
+                move_table(self._env, source, target)
             except BaseException:
                 if has_schema(self._env, source):
                     self.rows.rename_table((new.database, new.table), (old.database, old.table))
