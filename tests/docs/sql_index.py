@@ -47,7 +47,7 @@ Tables and frames of pandas, polars and Arrow stand there, too, and DataFrames o
 expressions of these but `?` by `||`, `CONCAT`, `LOWER`, `REPLACE` and their like: `IDENTIFIER('db.' || :name)`. Others
 reach Spark alone, which does not know the lake's tables.
 
-`EXECUTE IMMEDIATE 'text' INTO variable USING value` runs a text.
+`EXECUTE IMMEDIATE 'text' INTO variable USING value` runs a text. A value may be a variable or an expression, but not a query.
 
 `${name}` is a setting of the session (`SET name = …`), put in before anything is read, as by Spark;
 `spark.sql.variable.substitute` = `false` leaves it as it stands.

@@ -120,7 +120,7 @@ def javatest(bench: Bench) -> dict[str, Any]:
         "assertThatNoException": lambda: SimpleNamespace(isThrownBy=lambda body: body()),
         "RowTestHelper": SimpleNamespace(checkRowEquals=bench.answer),
         "FileStoreTableFactory": SimpleNamespace(
-            create=lambda io, place: TableWords(bench, f"default.{str(place).rpartition('/')[2]}")
+            create=lambda io, place: TableWords(bench, ".".join(str(place).replace(".db/", "/").split("/")[-2:]))
         ),
         "Collectors": SimpleNamespace(
             toList=lambda: Collector(JavaList),
