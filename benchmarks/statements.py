@@ -1,4 +1,5 @@
-"""`python -m benchmarks.statements`: MERGE and DELETE of 1 % beside W; what `lake.sql` costs over `spark.sql`.
+"""`python -m benchmarks.statements`: MERGE and DELETE of 1 % beside W; what `lake.sql` costs over `spark.sql`;
+INSERT of literals.
 
 MERGE brings 1 % of the rows of lineitem, nine tenths of which match: rows from all over the table, in files of their
 own or filtered out of all rows by each MERGE, or neighbours; it sets one column to what Spark computes, or whole rows.
@@ -115,6 +116,17 @@ class Statements(SparkBench):
         self.m.measure("point lookup, SQL", lambda: self.lake.sql(sql).collect(), mark=0.04, runs=15, warm=5)
         self.m.measure("point lookup, read", lambda: table.read(where=where).collect(), mark=0.04, runs=15, warm=5)
 
+    def literals(self) -> None:
+        """INSERT of rows of three literals, and the same where a comment leaves them to Spark."""
+        self.lake.sql("CREATE TABLE bench.listed (k INT, name STRING, part STRING)")
+        for count_ in (4_000, 20_000):
+            rows = ", ".join(f"({place}, 'name_{place}', 'p0')" for place in range(count_))
+            text = f"INSERT INTO bench.listed VALUES {rows}"
+            for case, end in (("", ""), (", read by Spark", " -- a comment")):
+                self.m.measure(
+                    f"INSERT of {count_:,} rows of literals{case}", lambda t=text + end: self.lake.sql(t), warm=2
+                )
+
     def words(self, runs: int = 40) -> None:
         """Seconds of `lake.sql` over those of `spark.sql` of the same text upon temporary views of the same files."""
         spark = self.lake.spark
@@ -156,7 +168,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="TPC-H scale factor; 1 is 6.0M rows")
     parser.add_argument("--runs", type=int, default=3, help="runs a case; medians count")
-    parser.add_argument("--only", default="words,lookups,changes", help="comma-separated: words, lookups, changes")
+    parser.add_argument("--only", default="words,literals,lookups,changes", help="comma-separated: words, …")
     parser.add_argument("--memory", default="6g", help="memory of the Spark driver")
     parser.add_argument("--json", type=Path, default=Path("benchmarks/data/statements.json"))
     parser.add_argument("--unpaired", action="store_true", help="measure the floors once, not before every run")
