@@ -120,3 +120,23 @@ def test_a_file_that_is_added_twice_may_be_told_of_in_the_place_of_another(tmp_p
     with pytest.raises(CorruptError, match=r"manifests add a file twice.*snapshot-2"):
         remove_orphans(table.store, 2**62)
     assert files(table) == before
+
+
+def test_a_file_that_is_added_twice_is_seen_behind_a_snapshot_that_deletes_it(tmp_path: Path) -> None:
+    table = made(tmp_path, **{"write-only": "true"})
+    table.write_arrow(pa.table({"k": range(20, 30), "v": ["x"] * 10}, schema=SCHEMA))
+    clear_cache()
+    store = table.store
+    paths = [Path(store.paths.manifest(m.file_name)) for m in store.data_manifests(store.latest_snapshot())]
+    (one,), (two,), (three,) = (decode_manifest(path.read_bytes()) for path in paths)
+    paths[1].write_bytes(encode_manifest([replace(two, file=replace(two.file, file_name=one.file.file_name))]))
+    paths[2].write_bytes(encode_manifest([three, replace(one, kind=FileKind.DELETE)]))
+    for path in Path(table.path).glob("manifest/manifest-list-*"):
+        lists = decode_manifest_list(path.read_bytes())
+        lists = [replace(m, num_deleted_files=1) if m.file_name == paths[2].name else m for m in lists]
+        path.write_bytes(encode_manifest_list(lists))
+    rewritten(table, lambda entry: entry)
+    before = files(table)
+    with pytest.raises(CorruptError, match=r"manifests add a file twice.*snapshot-2"):
+        remove_orphans(table.store, 2**62)
+    assert files(table) == before

@@ -219,7 +219,10 @@ class References:
         held = [frozenset(root) for _, root in self.roots]
         for place, (path, root) in enumerate(self.roots):
             doubled = len(held[place]) < len(root)
-            if some and not held[place] <= (held[place + 1] if place + 1 < len(held) else frozenset()):
+            later = held[place + 1] if place + 1 < len(held) else frozenset()
+            # The next one shows it too, where it has all these manifests and takes none of these files away.
+            shown = held[place] <= later and not any(len(some[name][1]) for name in later - held[place] if some)
+            if some and not shown:
                 counts = _counted([some[name][0] for name in root], [some[name][1] for name in root])[1]
                 doubled = doubled or bool((counts > 1).any())
             if doubled:
