@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import bucketlake
+from bucketlake import InvalidError
 from bucketlake.spark.session import Lake
 
 pytestmark = pytest.mark.spark
@@ -73,6 +74,9 @@ def test_a_lake_begins_in_the_database_of_its_catalogs_option(lake: Lake) -> Non
     assert lake.current_database == "default"
     both = bucketlake.connect(place, spark=lake.spark, default_database="default", defaultDatabase="sales")
     assert both.current_database == "sales"
+    for name in ("", "a/b", "sys"):
+        with pytest.raises(InvalidError):
+            bucketlake.connect(place, spark=lake.spark, defaultDatabase=name)
     attached = bucketlake.attach(lake.spark, place, defaultDatabase="sales")
     try:
         assert attached.spark.catalog.currentDatabase() == "sales"

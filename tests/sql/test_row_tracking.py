@@ -62,6 +62,17 @@ def test_statements_keep_ids(classic: Lake, vectors: str, monkeypatch: pytest.Mo
     assert [tuple(row) for row in found] == [(5, 6)]
 
 
+def test_changed_rows_stay_in_their_file(classic: Lake) -> None:
+    lake = classic
+    lake.sql(f"CREATE TABLE t (id INT, v STRING) {WITH})")
+    lake.sql("INSERT INTO t SELECT /*+ REPARTITION(1) */ id, 'a' FROM range(0, 4)")
+    lake.sql("UPDATE t SET v = concat(v, id) WHERE id % 2 = 1")
+    source = "(SELECT * FROM VALUES (0, 'm'), (3, 'n') AS s(id, v)) s"
+    lake.sql(f"MERGE INTO t USING {source} ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = s.v")
+    assert rows(lake, "SELECT min_sequence_number, max_sequence_number FROM `t$files`") == [(1, 3)]
+    assert rows(lake) == [(0, "m", 0, 3), (1, "a1", 1, 2), (2, "a", 2, 1), (3, "n", 3, 3)]
+
+
 def test_what_is_no_metadata_column(classic: Lake) -> None:
     lake = classic
     lake.sql("CREATE TABLE plain (id INT)")

@@ -124,9 +124,9 @@ def catalog_options(given: Mapping[str, Any], storage_prefixes: tuple[str, ...])
 
 def current_database(given: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
     """The database that names without one mean at first, None where nothing is said, and the options without it."""
-    said = {_true_key(key): str(value) for key, value in given.items() if _true_key(key) in CURRENT and value}
-    rest = {key: value for key, value in given.items() if _true_key(key) not in CURRENT}
-    return next((said[key] for key in CURRENT if key in said), None), rest
+    meant = {_true_key(key): value for key, value in given.items()}
+    said = [str(meant[key]) for key in CURRENT if meant.get(key) is not None]
+    return next(iter(said), None), {key: value for key, value in given.items() if _true_key(key) not in CURRENT}
 
 
 def metastore_of(options: Mapping[str, Any]) -> str:

@@ -233,7 +233,7 @@ def connect(
     the purpose, of these `settings`. Such a one logs nothing but what is fatal; `verbose` leaves Spark's own logging
     and says in a line what was made, as without a word to that is said where somebody types. No configuration of a
     session that exists is changed.
-    Errors: InvalidError (`settings` of a session that is there).
+    Errors: InvalidError (`settings` of a session that is there, a name that no database has).
     Spec: docs/sessions.md
     """
     check_flags(verbose=verbose is not None and verbose)
@@ -249,13 +249,13 @@ def connect(
             settings=sorted(settings),
             remedy="stop that session first, or leave them out",
         )
+    if database is not None and not catalog.database_exists(database):
+        catalog.create_database(database, ignore_if_exists=True)
     session = found or new_session(bool(verbose), **(settings or {}))
     register(session, catalog.warehouse, without_secrets(options) if catalog.kept_by else options)
     if found is None and (verbose or (verbose is None and is_interactive())):
         print(announce(session, catalog.warehouse), file=sys.stderr)
-    if database is not None and not catalog.database_exists(database):
-        catalog.create_database(database, ignore_if_exists=True)
-    return Lake(session, catalog, front, database or DEFAULT_DATABASE)
+    return Lake(session, catalog, front, DEFAULT_DATABASE if database is None else database)
 
 
 def new_session(verbose: bool = False, /, **settings: str) -> SparkSession:
