@@ -168,8 +168,9 @@ def move_table(env: Env, source: str, target: str) -> None:
     renamed, are nothing. AlreadyExistsError where more lies there."""
     within, paths = env.of_table(target).storage, TablePaths(target)
     hints = [paths.latest_hint, paths.earliest_hint, paths.changelog_latest_hint, paths.changelog_earliest_hint]
-    if all(info.path in hints for info in within.walk(target)):
-        within.delete_all(hints)
+    left = [info.path for info in islice(within.walk(target), len(hints) + 1)]
+    if all(path in hints for path in left):
+        within.delete_all(left)
         _remove_folders(within, target)
     try:
         env.storage.rename(source, target)
