@@ -29,7 +29,7 @@ from bucketlake.spark.session import Lake, new_session
 
 from .costly import waiting
 from .on_connect import LATER, left_out
-from .profile import SHARE, SLOW, SOAK, chosen, examples
+from .profile import SHARE, SLOW, SOAK, TURN, chosen, examples
 from .quick import INTERPRETED, SETTINGS, few_collections, folders_in_memory, quick_look_ups
 from .shares import place_of, scheduler
 
@@ -60,7 +60,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     seen: set[str] = set()
     kept, left = [], []
     here = [item for item in items if not _is_remote(item) and not item.get_closest_marker("slow")]
-    wait = waiting([item.nodeid for item in here])
+    wait = waiting([item.nodeid for item in here], TURN)
     for item in items:
         remote = _is_remote(item)
         if item.nodeid in wait or (remote and item.nodeid.partition("[")[0] in LATER):

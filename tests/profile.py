@@ -15,6 +15,7 @@ SOAK = os.environ.get("BUCKETLAKE_SOAK", "0") not in ("", "0")
 SLOW = SOAK or os.environ.get("BUCKETLAKE_SLOW", "0") not in ("", "0")  # what is marked `slow` runs too
 
 SHARE = os.environ.get("BUCKETLAKE_SLOW_SHARE", "1/1")  # of what is marked `slow`: see `chosen`
+TURN = int(os.environ.get("BUCKETLAKE_TEST_TURN", "0"))  # which of the dear tests `make test` runs: see `costly.py`
 
 
 def chosen(name: str, share: str) -> bool:

@@ -6,7 +6,7 @@ from itertools import combinations, product
 from pathlib import Path
 
 import pytest
-from tests.costly import STAY, waiting
+from tests.costly import ROUNDS, STAY, TURNS, waiting
 from tests.on_connect import CHOSEN, LATER
 from tests.profile import chosen, pairwise
 from tests.shares import LONG, PEERS
@@ -56,9 +56,20 @@ def test_each_test_is_in_one_share() -> None:
 
 def test_as_many_cases_of_a_costly_test_stay_as_it_says() -> None:
     for function, count in STAY.items():
+        if function in TURNS:
+            continue
         names = [f"{function}[{number}]" for number in range(count + 17)]
         assert len(set(names) - waiting([*names, "tests/test_a.py::test_b"])) == count
         assert waiting([function]) == (set() if count else {function})
+
+
+def test_dear_tests_take_turns() -> None:
+    cases = 3 * ROUNDS
+    names = [f"{function}[{number}]" for function in TURNS for number in range(STAY.get(function, cases))]
+    runs = [set(names) - waiting(names, turn) for turn in range(ROUNDS)]
+    assert set().union(*runs) == set(names) and sum(map(len, runs)) == len(names)
+    assert max(map(len, runs)) - min(map(len, runs)) <= 1
+    assert waiting(names, ROUNDS) == waiting(names, 0)
 
 
 def test_no_value_no_case() -> None:
@@ -72,7 +83,7 @@ def test_files_and_tests_that_are_named_exist() -> None:
         (file, name)
         for file, name in (
             *((file, name) for file, names in CHOSEN.items() for name in names),
-            *(test.split("::") for test in (*STAY, *LATER)),
+            *(test.split("::") for test in (*STAY, *TURNS, *LATER)),
         )
         if f"def {name}(" not in (root / file).read_text()
     ]
