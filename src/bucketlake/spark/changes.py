@@ -53,7 +53,7 @@ from bucketlake.spark.arrow_rows import collected, framed, spark_table
 from bucketlake.spark.assignment import is_final
 from bucketlake.spark.beside import NOTHING, Beside
 from bucketlake.spark.cluster import parallelism
-from bucketlake.spark.column_text import condition_text, expression_given
+from bucketlake.spark.column_text import condition_text, expression_given, expression_of
 from bucketlake.spark.conform import chars_are_text, conform, same_key
 from bucketlake.spark.maintain.compaction import after_no_change
 from bucketlake.spark.read import among, reader
@@ -282,7 +282,7 @@ def update(
     columns = assigned_columns(schema, assignments)
     where = condition_text(where)
     refuse_update(schema, columns)
-    values = {name: F.expr(value) if isinstance(value, str) else value for name, value in columns.items()}
+    values = {name: expression_of(value) if isinstance(value, str) else value for name, value in columns.items()}
     chosen = [values.get(name, F.col(quoted(name))).alias(name) for name in schema.field_names]
     chosen += [F.expr(text).alias(name) for name, text in kept_ids(schema, quoted).items()]
     if schema.data_evolution:

@@ -19,6 +19,7 @@ from decimal import Decimal
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from bucketlake.errors import InvalidError, UnsupportedError
@@ -79,6 +80,12 @@ def expression_given(given: Any, **where: Any) -> str | Column:
         remedy = 'give SQL text ("price * 2", "\'Oslo\'"), or lit(value) of pyspark.sql.functions'
         raise InvalidError("neither SQL text nor a Column", given=kind, **where, remedy=remedy)
     return given
+
+
+def expression_of(text: str) -> Column:
+    """A text as the one expression that it is. Without brackets Spark takes a word behind it for the column's name;
+    here that is an error of its parser's."""
+    return F.expr(f"({text[1:] if text[:1].isspace() else text}\n)")  # places in the text stay; it may end in a comment
 
 
 def alias_of(frame: DataFrame) -> str | None:

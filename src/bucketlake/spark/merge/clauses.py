@@ -12,13 +12,13 @@ from dataclasses import field, replace
 from enum import Enum
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from bucketlake.errors import InvalidError
 from bucketlake.ops.rows.among import has_one_form
 from bucketlake.schema.schema import TableSchema
 from bucketlake.spark.assignment import Rules
+from bucketlake.spark.column_text import expression_of
 from bucketlake.spark.types import quoted, spark_type
 from bucketlake.values import dataclass
 
@@ -109,7 +109,7 @@ class Merge:
 def expression(text: str, given: Mapping[str, Column]) -> Column:
     """A text as a column, or the Column that it stands for."""
     found = given.get(text.strip()) if given else None
-    return F.expr(text) if found is None else found
+    return expression_of(text) if found is None else found
 
 
 def expanded(merge: Merge, schema: TableSchema, source: Sequence[str], rules: Rules) -> Merge:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 
 from bucketlake.spark.settings import is_case_sensitive
+from bucketlake.sql.query.retold import remember
 from bucketlake.sql.query.travel import FOLLOWS
 from bucketlake.sql.query.tree import named_tables
 from bucketlake.sql.text.cursor import option_hints
@@ -33,6 +34,13 @@ def meant(lake: Lake, statement: str) -> str | None:
     Raised is what Spark says of a SELECT then: in `SELECT FROM t` FROM is a column, and `t` its name."""
     _refuse(lake, statement, "UNRESOLVED_COLUMN", "TRAILING_COMMA")
     return _with_aliases(lake, statement)
+
+
+def syntax_error(lake: Lake, statement: str) -> ParseException | None:
+    """What Spark's grammar says against a statement as it was written, of which Spark has read parts by themselves;
+    None where it has the statement."""
+    hints = [(hint.start, hint.end) for hint in option_hints(statement, tokenize(statement))]
+    return _unread(lake, blank(statement, hints))
 
 
 def _refuse(lake: Lake, statement: str, *conditions: str) -> None:
@@ -65,12 +73,18 @@ def _with_aliases(lake: Lake, statement: str) -> str | None:
 
 
 def _is_read(lake: Lake, statement: str) -> bool:
-    """Whether Spark's grammar has the statement. EXPLAIN has no effects, whatever it says of the rest."""
-    explained = explain_length(tokenize(statement))
+    """Whether Spark's grammar has the statement."""
+    return _unread(lake, statement) is None
+
+
+def _unread(lake: Lake, statement: str) -> ParseException | None:
+    """Why it has not. EXPLAIN has no effects, whatever it says of the rest."""
+    text = statement if explain_length(tokenize(statement)) else "EXPLAIN " + statement
     try:
-        lake.spark.sql(statement if explained else "EXPLAIN " + statement)
-    except ParseException:
-        return False
+        lake.spark.sql(text)
+    except ParseException as error:
+        remember(error, text, False)
+        return error
     except PySparkException:
-        return True
-    return True
+        return None
+    return None
