@@ -96,6 +96,7 @@ ROOMS = (
         "sql.rows",
         "sql.tables",
         "sql.procedures",
+        "sql.explained",
         "sql.compound",
         "sql.statements",
         "sql.script",

@@ -99,6 +99,7 @@ TITLES = {
     "procedures.md": "Procedures",
     "README.md#parameters": "Parameters",
     "../spec/row_changes.md#update": "UPDATE",
+    "../spec/row_changes.md#explain": "EXPLAIN",
     "../spec/row_changes.md#delete": "DELETE",
     "../spec/pushdown.md": "Pushdown",
 }
@@ -127,6 +128,7 @@ STATEMENTS: tuple[Statement, ...] = (
     ("MERGE", "`MERGE [WITH SCHEMA EVOLUTION] INTO`", WORKS, "merge.md"),
     ("COPY", "`COPY INTO` a table, `COPY INTO` a folder", WORKS, "copy-into.md"),
     ("CALL", "`CALL sys.…`", WORKS, "procedures.md"),
+    ("EXPLAIN", "`EXPLAIN` query, INSERT, DELETE, UPDATE, MERGE, CREATE TABLE … AS", WORKS, "../spec/row_changes.md#explain"),
     ("EXECUTE", "`EXECUTE IMMEDIATE` text [`INTO` variables] [`USING` values]", WORKS, "README.md#parameters"),
     ("SHOW", "`SHOW TABLES / TABLE EXTENDED / COLUMNS / PARTITIONS / TBLPROPERTIES / CREATE TABLE / VIEWS / TAGS / DATABASES`", WORKS, "ddl.md"),
     ("DESC", "`DESC`, `DESC EXTENDED` [`AS JSON`], `DESC DATABASE`", WORKS, "ddl.md"),

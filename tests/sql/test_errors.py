@@ -87,6 +87,20 @@ CASES = {
     ),
     "SELECT id FROM db.t WHERE = 1": ("PARSE_SYNTAX_ERROR", "=", ""),
     "DELETE FROM db.t WHERE id = = 1": ("PARSE_SYNTAX_ERROR", "= 1", ""),
+    "DELETE FROM db.t WHERE id = 1 WORD": ("PARSE_SYNTAX_ERROR", "WORD", ""),
+    "UPDATE db.t SET name = 'b' WORD WHERE id = 1": ("PARSE_SYNTAX_ERROR", "WORD", ""),
+    "MERGE INTO db.t USING db.t s ON t.id = s.id WORD WHEN MATCHED THEN DELETE": ("PARSE_SYNTAX_ERROR", "WORD", ""),
+    "MERGE INTO db.t USING db.t s ON t.id = s.id WHEN MATCHED AND true AS x THEN DELETE": (
+        "PARSE_SYNTAX_ERROR",
+        "AS x",
+        "",
+    ),
+    "MERGE INTO db.t USING db.t s ON t.id = s.id WHEN MATCHED THEN UPDATE SET name = s.name WORD": (
+        "PARSE_SYNTAX_ERROR",
+        "WORD",
+        "",
+    ),
+    "EXPLAIN UPDATE db.t SET name = 'b' WHERE id = 1 WORD": ("PARSE_SYNTAX_ERROR", "WORD", ""),
     "CREATE TEMPORARY VIEW v AS SELECT nme FROM db.t": ("UNRESOLVED_COLUMN", "nme", "`name`"),
 }
 
@@ -129,6 +143,13 @@ def test_statements_are_pointed_at(lake: Lake) -> None:
         lake.table("db.t").merge(lake.spark.range(1), "t.id = source.idd").whenMatched().delete().merge()
     assert "`source`.`id`" in str(raised.value)
     assert "__bucketlake" not in str(raised.value)
+    for call in (  # to Spark a name of the column
+        lambda table: table.update({"name": "'b' WORD"}, "id = 1"),
+        lambda table: table.merge(table.read(), "t.id = source.id WORD").whenMatched().delete().merge(),
+    ):
+        with pytest.raises(StatementSyntaxError):
+            call(lake.table("db.t"))
+    assert [tuple(row) for row in lake.read_table("db.t").collect()] == [(1, "a")]
     for statement, remedy in (
         ("CALL compact('db.t')", r"CALL sys\.compact"),
         ("DESCRIBE HISTORY db.t", r"SELECT \* FROM db\.`t\$snapshots`"),
@@ -155,9 +176,9 @@ def test_statements_are_pointed_at(lake: Lake) -> None:
         ("INSERT INTO db.t VALEUS (1, 'a')", "did you mean VALUES"),
         ("CREATE TABEL db.u (id INT)", "did you mean TABLE"),
         ("UPDAET db.t SET id = 1", "did you mean UPDATE"),
-        ("EXPLAIN DELETE FROM db.t", "EXPLAIN of DELETE on a lake table"),
-        ("EXPLAIN EXTENDED INSERT OVERWRITE TABLE db.t VALUES (1, 'a')", "EXPLAIN of INSERT on a lake table"),
-        ("EXPLAIN MERGE INTO db.t USING db.t s ON 1 = 1 WHEN MATCHED THEN DELETE", "EXPLAIN of MERGE on a lake table"),
+        ("EXPLAIN TRUNCATE TABLE db.t", "EXPLAIN takes queries, INSERT"),
+        ("EXPLAIN CREATE TABLE db.u (id INT)", "EXPLAIN takes queries, INSERT"),
+        ("EXPLAIN FROM db.t INSERT INTO db.t SELECT * INSERT INTO db.t SELECT *", "EXPLAIN each of them by itself"),
         ("INSERT INTO db.`t$snapshots` VALUES (1)", "please use data table"),
         (" ;", "there is none in the text"),
         ("CALL sys.create_tag('db.t', 'x', 99)", "snapshots of the table: 1 to 1"),

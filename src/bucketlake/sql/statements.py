@@ -19,11 +19,11 @@ from bucketlake.options.model import ENGINE
 from bucketlake.options.options import find_option
 from bucketlake.options.session import PREFIXES, refuse_slip
 from bucketlake.spark.handed import given_to
-from bucketlake.spark.raised import RaisedError, as_sparks, interrupts_stay, of_task
+from bucketlake.spark.raised import RaisedError, StatementSyntaxError, as_sparks, interrupts_stay, of_task
 from bucketlake.spark.settings import by_settings, require_running, setting_of, settings_stay, substituted
-from bucketlake.sql import compound
+from bucketlake.sql import compound, explained
 from bucketlake.sql.procedures import call
-from bucketlake.sql.query import current, immediate, query, unknown
+from bucketlake.sql.query import as_written, current, immediate, query, unknown
 from bucketlake.sql.query.given import Braces, read_braces, with_identifiers, with_travels, with_values
 from bucketlake.sql.query.retold import retold, with_condition
 from bucketlake.sql.rows import copy_into, delete, insert_forms, merge_forms, row_forms, update
@@ -42,12 +42,8 @@ if TYPE_CHECKING:
 
     from bucketlake.spark.session import Lake
 
-_QUERIES = ("WITH", "FROM")  # that may begin a query, or a statement
-_LED: dict[str, Parse] = {
-    "MERGE": merge_forms.parse_after_with,
-    "DELETE": row_forms.parse_after_with,
-    "UPDATE": row_forms.parse_after_with,
-}
+_ROWS = ("DELETE", "UPDATE", "MERGE", "WITH", "EXPLAIN")
+_QUERIES = ("WITH", "FROM", "EXPLAIN")  # that may begin a query, or a statement
 # Keys that Flink users set out of habit; they say nothing about a batch on Spark.
 _FLINK_PREFIXES = (
     "execution.",
@@ -90,6 +86,9 @@ def run(lake: Lake, statement: str, args: Any = None, given: Mapping[str, Any] |
         found = of_task(error) or retold(error, text, unknown.meant_function(lake, error))
         if found is None:
             raise
+        if isinstance(found, StatementSyntaxError) and found.place is None and tokenize(text)[0].value.upper() in _ROWS:
+            whole = as_written.syntax_error(lake, text)  # parts of these are read by themselves
+            found = found if whole is None else retold(whole, text) or found
         if isinstance(found, RaisedError) and text != written and found.place is not None:
             end = before_quotes(written, found.place + found.length)
             found.place = before_quotes(written, found.place)
@@ -127,7 +126,8 @@ def _run(lake: Lake, statement: str, args: Any, braces: Braces | None) -> DataFr
     statement, args = with_identifiers(statement, args, partial(_text, lake, args))
     statement, args = with_travels(statement, args)
     tokens = tokenize(statement)
-    if tokens[0].is_word("MERGE") or (tokens[0].is_word("WITH") and any(token.is_word("MERGE") for token in tokens)):
+    led = any(tokens[0].is_word(word) for word in ("WITH", "EXPLAIN")) and any(map(_is_merge, tokens))
+    if led or _is_merge(tokens[0]):
         statement = splice(statement, current.pieces(lake, statement))  # its conditions and values are no queries
         tokens = tokenize(statement)
     braces = None if braces is None else replace(braces, text=statement)
@@ -135,6 +135,8 @@ def _run(lake: Lake, statement: str, args: Any, braces: Braces | None) -> DataFr
     def read() -> DataFrame:
         if tokens[0].is_word("CREATE"):
             foreign.refuse_like(lake, statement)
+        if tokens[0].is_word("EXPLAIN"):
+            foreign.refuse_explained(lake, statement)
         asked = partial(query.run, lake, statement, args, given=braces)
         return by_settings(lake.spark, asked) if _only_reads(tokens) else asked()
 
@@ -149,6 +151,10 @@ def _run(lake: Lake, statement: str, args: Any, braces: Braces | None) -> DataFr
         return read()
     with nullcontext(statement) if braces is None else braces.named(lake.spark) as named:
         return execute(lake, with_values(named, args), parse, read)
+
+
+def _is_merge(token: Token) -> bool:
+    return token.is_word("MERGE")
 
 
 def _only_reads(tokens: Sequence[Token]) -> bool:
@@ -233,22 +239,6 @@ def _session_key(key: str) -> str:
     return key if option is None or option.effect == ENGINE else f"spark.paimon.{key}"
 
 
-def _with(cursor: Cursor) -> Statement | None:
-    """Common table expressions before a statement that changes rows; before a query they are Spark's to read."""
-    depth = 0
-    for at, token in enumerate(cursor.tokens):
-        if token.kind == "sign":
-            depth += (token.value == "(") - (token.value == ")")
-        elif depth == 0 and token.kind == "word" and at and cursor.tokens[at - 1].value == ")":
-            led = _LED.get(token.value.upper())
-            if led is not None:
-                cursor.at = at
-                return led(cursor)
-            if token.value.upper() not in ("AS", "MAX"):  # r (n) MAX RECURSION LEVEL 9 AS (…)
-                break
-    return insert_forms.parse_led(cursor)
-
-
 ROOMS: dict[str, Parse] = {
     "CREATE": ddl.create,
     "DROP": ddl.drop,
@@ -261,7 +251,8 @@ ROOMS: dict[str, Parse] = {
     "UNCACHE": views.uncache,
     "REFRESH": views.refresh,
     "INSERT": insert_forms.parse,
-    "WITH": _with,
+    "WITH": row_forms.parse_led,
+    "EXPLAIN": explained.parse,
     "FROM": insert_forms.parse_led,
     "ANALYZE": analyze.analyze,
     "CALL": call.parse,

@@ -228,6 +228,14 @@ class KeyedMerge:
 
     def _is_upsert(self, source: Held) -> bool:
         """Whether writing the source's rows is all that the statement means."""
+        if not self.may_upsert(source.schema):
+            return False
+        keys = {(item.source or "").lower() for item in self.merge.equalities}
+        named = [name for name in source.schema.names if name.lower() in keys]
+        return not has_nulls(source, named) and not repeats(source, named)
+
+    def may_upsert(self, source: T.StructType) -> bool:
+        """Whether it is, of a source with these columns, if each of its rows has a key of its own, without a null."""
         schema, merge = self.schema, self.merge
         options = schema.table_options
         if options.get("merge-engine") != "deduplicate" or options.get("changelog-producer") == "input":
@@ -242,14 +250,11 @@ class KeyedMerge:
             return False
         if len(merge.equalities) != len(schema.primary_keys) or not self._writes_whole_rows():
             return False
-        types = {field.name.lower(): field.dataType for field in source.schema.fields}
+        types = {field.name.lower(): field.dataType for field in source.fields}
         beside = {item.column: (item.source or "").lower() for item in merge.equalities}
         if any(types.get(beside[key]) != spark_type(schema.field(key).type) for key in schema.primary_keys):
             return False
-        if len(types) < len(source.schema.fields):
-            return False
-        keys = [name for name in source.schema.names if name.lower() in beside.values()]
-        return not has_nulls(source, keys) and not repeats(source, keys)
+        return len(types) == len(source.fields)
 
     def _writes_whole_rows(self) -> bool:
         """Whether there is one clause for matched rows and one for others, without conditions, that set every column to

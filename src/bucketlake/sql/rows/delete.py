@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 from pyspark.errors import AnalysisException
 
 from bucketlake.errors import ConflictError
-from bucketlake.ops.change.row_changes import deletes_by_rewrite, refuse_delete
+from bucketlake.ops.change.row_changes import deletes_by_rewrite, is_everything, refuse_delete
 from bucketlake.spark import actions, changes
 from bucketlake.spark.read.partition_rows import PARTITION, partitions_frame
 from bucketlake.spark.write.column_updates import MINE, ColumnChange
 from bucketlake.sql.rows.target import Target, parse_condition, parse_target
+from bucketlake.sql.rows.ways import Explained, deleted
 from bucketlake.sql.text import names
 from bucketlake.sql.text.cursor import Cursor
 from bucketlake.sql.text.parsed import Statement
@@ -50,11 +51,35 @@ class _Delete:
             refuse_delete(table.schema)
         _delete_rows(lake, target, table, known)
 
+    def explained(self, lake: Lake, name: names.LakeName) -> Explained:
+        """How rows go, nothing done.
+
+        Spec: docs/spec/row_changes.md#explain
+        """
+        target = self.target
+        table = target.table(lake, name)
+        schema = table.schema
+        table.table.for_writing()
+        if is_everything(target.predicate(lake, table)):
+            return Explained(name.full, "DELETE of all rows, by metadata alone", None)
+        if _is_about_partitions(target, table):
+            listed = {key: target.column(key) for key in schema.partition_keys}
+            return Explained(name.full, "DELETE of whole partitions, by metadata alone", target.text(listed))
+        if not deletes_by_rewrite(schema):
+            refuse_delete(schema)
+        columns = {item: target.column(item) for item in schema.field_names}
+        target.check(lake, table, columns)
+        listed = {key: columns[key] for key in schema.primary_keys} or {"found": "true"}
+        return Explained(name.full, f"DELETE, {deleted(schema)}", target.text(listed))
+
+
+def _is_about_partitions(target: Target, table: LakeTable) -> bool:
+    return target.is_about(table.schema.partition_keys) and not table.options.get("delete.force-produce-changelog")
+
 
 def _delete_partitions(lake: Lake, target: Target, table: LakeTable) -> bool:
     """Drop the partitions that a condition over partition columns finds, by whatever subquery; False: it cannot say."""
-    keys = table.schema.partition_keys
-    if not target.is_about(keys) or table.options.get("delete.force-produce-changelog"):
+    if not _is_about_partitions(target, table):
         return False
     base = table.table.latest_snapshot()
     partitions, own = partitions_frame(lake.spark, table.table)

@@ -29,6 +29,7 @@ from bucketlake.sql.query.travel import session_options
 from bucketlake.sql.rows import plain_values
 from bucketlake.sql.rows.target import may_read
 from bucketlake.sql.rows.upsert import upserted, upserts
+from bucketlake.sql.rows.ways import Explained
 from bucketlake.sql.text import names
 from bucketlake.sql.text.cursor import Cursor
 from bucketlake.sql.text.tokens import tokenize
@@ -77,13 +78,41 @@ class Insert:
     def prepared(self, lake: Lake, name: names.LakeName, read: Read | None = None) -> Callable[[], None]:
         """What remains to be done once the query's tables are read as of now: one commit. `read`: the snapshot of the
         table that what replaces its rows is made of."""
+        return partial(_write, lake, *self._planned(lake, name, read))
+
+    def explained(self, lake: Lake, name: names.LakeName) -> Explained:
+        """What the rows become and replace, nothing done.
+
+        Spec: docs/spec/row_changes.md#explain
+        """
+        table, _, request = self._planned(lake, name, None)
+        return Explained(name.full, f"INSERT{self._effect(table, request)}", self.query)
+
+    def _effect(self, table: LakeTable, request: WriteRequest) -> str:
+        """What becomes of rows that are there."""
+        if self.replaced is not None:
+            return f", in the place of the rows where {self.replaced}"
+        if request.partition:
+            parts = ", ".join(f"{key}={value}" for key, value in request.partition.items())
+            return f"{', in the place of' if self.overwrite else ' into'} partition {parts}"
+        if self.overwrite:
+            return f", in the place of {'the partitions that rows come for' if request.dynamic else 'all rows'}"
+        if upserts(table):
+            return ", rows whose key is there update its row"
+        engine = table.schema.table_options.get("merge-engine")
+        return f", rows of one key are merged ({engine})" if table.schema.primary_keys else ", rows are added"
+
+    def _planned(
+        self, lake: Lake, name: names.LakeName, read: Read | None
+    ) -> tuple[LakeTable, DataFrame | pa.Table, WriteRequest]:
+        """The table, the rows that go into it, and how."""
         options = {**session_options(lake, name), **self.options}
         table = lake.table(name.full).with_options(options)
         if table.table.view is not None:
             table.table.for_writing()  # refuses it, whatever the rows
         rows = self._plain_rows(table)
         if rows is not None:
-            return partial(_write, lake, table, rows, WriteRequest(local=True))
+            return table, rows, WriteRequest(local=True)
         static = _static(self, table)
         frame = query.run(lake, self.query)
         source = None
@@ -103,7 +132,7 @@ class Insert:
             dynamic = _dynamic(lake.spark, self, table.schema, static)
             options[DYNAMIC_OVERWRITE] = str(dynamic).lower()
             request = replace(request, mode="overwrite", partition=partition, dynamic=dynamic)
-        return partial(_write, lake, table.with_options(options), frame, request)
+        return table.with_options(options), frame, request
 
     def _plain_rows(self, table: LakeTable) -> pa.Table | None:
         """The rows to append, where their text alone tells them; None where Spark has to."""

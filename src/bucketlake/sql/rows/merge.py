@@ -25,26 +25,30 @@ from bucketlake.spark.merge.appended import AppendedMerge
 from bucketlake.spark.merge.clauses import (
     DELETE,
     INSERT,
+    UPDATE,
     Clause,
     Equality,
     Merge,
     Side,
     Value,
+    assigned,
     check_values,
     expanded,
 )
 from bucketlake.spark.merge.evolving import EvolvingMerge
 from bucketlake.spark.merge.held import Held, hold_source
 from bucketlake.spark.merge.keyed import KeyedMerge
-from bucketlake.spark.merge.pruning import matching
+from bucketlake.spark.merge.pruning import matching, needed_columns
 from bucketlake.spark.merge.stages import check
 from bucketlake.spark.read.hidden import COLUMNS
 from bucketlake.spark.table import LakeTable
+from bucketlake.spark.types import quoted
 from bucketlake.sql.query import query
 from bucketlake.sql.query.parser import Settings
 from bucketlake.sql.query.parser import Source as Columns
 from bucketlake.sql.query.pushdown import condition
 from bucketlake.sql.rows.target import Target, column_path, has_subquery, may_read
+from bucketlake.sql.rows.ways import Explained, deleted, updated
 from bucketlake.sql.text import names
 from bucketlake.sql.text.cursor import Cursor
 from bucketlake.sql.text.plain import timestamp_pieces
@@ -60,6 +64,8 @@ if TYPE_CHECKING:
     from bucketlake.types.model import DataField
 
 _LOOSE = ("AND", "OR", "BETWEEN")
+# By whether there are clauses for rows of the target without a match, and of the source.
+_JOINS = {(True, True): "FULL", (True, False): "RIGHT", (False, True): "LEFT", (False, False): "INNER"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,22 +166,17 @@ class MergeInto:
 
         Spec: docs/spec/row_changes.md#merge
         """
+        self.apply(lake, self._table(lake, name))
+
+    def _table(self, lake: Lake, name: names.LakeName) -> LakeTable:
         found = names.find(lake, self.source.parts) if len(self.source.parts) == 1 else None
         if found is not None:
             self.source = replace(self.source, parts=(found.database, *self.source.parts))
-        self.apply(lake, self.target.table(lake, name))
+        return self.target.table(lake, name)
 
     def apply(self, lake: Lake, table: LakeTable) -> Snapshot | None:
         """Merge into a table; the snapshot, None where nothing was to change."""
-        schema = table.schema
-        refuse_merge(schema)
-        if any(clause.kind == DELETE for clause in self.clauses):
-            refuse_delete(schema)
-        self._refuse_subqueries()
-        rules = instants.rules(lake.spark, table.options)
-        source = self.source.frame(lake).schema
-        table, rules = self._evolved(table, source, rules)
-        merge = self._planned(table, source.names, rules)
+        table, source, merge, rules = self._checked(lake, table)
         writable, known = table.table.for_writing(), self._known(lake, table, source.names)
         if table.schema.primary_keys:
             return KeyedMerge(lake.spark, writable, merge, rules).run(
@@ -188,6 +189,48 @@ class MergeInto:
             return evolving.run(lambda base: self._take(lake, table, base), prune)
         appended = AppendedMerge(lake.spark, writable, merge, rules, source)
         return appended.run(lambda base: self._take(lake, table, base), prune)
+
+    def explained(self, lake: Lake, name: names.LakeName) -> Explained:
+        """What becomes of the rows that the join of both tables finds, nothing done.
+
+        Spec: docs/spec/row_changes.md#explain
+        """
+        table, source, merge, rules = self._checked(lake, self._table(lake, name))
+        table.table.for_writing()
+        check(lake.spark, merge, table.schema, source, rules)
+        schema = table.schema
+        if schema.primary_keys and KeyedMerge(lake.spark, table.table, merge, rules).may_upsert(source):
+            told = "MERGE, the source's rows are written: if no two have one key, nothing of the table is read"
+            return Explained(name.full, told, self.source.query)
+        ways = {
+            UPDATE: f"UPDATE: {updated(schema, sorted(assigned(merge.clauses)))}",
+            DELETE: f"DELETE: {deleted(schema)}",
+            INSERT: "INSERT: rows are added",
+        }
+        told = "; ".join(ways[kind] for kind in dict.fromkeys(clause.kind for clause in merge.clauses))
+        return Explained(name.full, f"MERGE; {told}", self._joined(merge, schema))
+
+    def _joined(self, merge: Merge, schema: TableSchema) -> str:
+        """The query that joins both tables."""
+        sides = {clause.side for clause in merge.clauses}
+        join = _JOINS[Side.NOT_MATCHED_BY_SOURCE in sides, Side.NOT_MATCHED in sides]
+        names = f"({', '.join(map(quoted, self.source.columns))})" if self.source.columns else ""
+        theirs = f"({self.source.query.strip()}) AS {quoted(self.source.name)}{names}"
+        mine = self.target.table_text + ("" if self.target.alias is not None else f" AS {self.target.exposed}")
+        columns = needed_columns(merge, schema) or schema.field_names
+        listed = ", ".join([f"{quoted(self.source.name)}.*", *map(self.target.column, columns)])
+        return f"SELECT {listed} FROM {theirs} {join} JOIN {mine} ON {self._padded(self.on).strip()}"
+
+    def _checked(self, lake: Lake, table: LakeTable) -> tuple[LakeTable, StructType, Merge, Rules]:
+        """The table as the statement leaves its columns, the source's columns, and what is to be done."""
+        refuse_merge(table.schema)
+        if any(clause.kind == DELETE for clause in self.clauses):
+            refuse_delete(table.schema)
+        self._refuse_subqueries()
+        rules = instants.rules(lake.spark, table.options)
+        source = self.source.frame(lake).schema
+        table, rules = self._evolved(table, source, rules)
+        return table, source, self._planned(table, source.names, rules), rules
 
     def _planned(self, table: LakeTable, columns: list[str], rules: Rules) -> Merge:
         merge = expanded(self._merge(table.schema, columns, rules), table.schema, columns, rules)

@@ -1,18 +1,34 @@
-"""DELETE and UPDATE behind common table expressions, as Spark has them: the names are those of every subquery.
+"""Statements behind common table expressions. Of DELETE and UPDATE, as Spark has it, the names are every subquery's.
 
-    WITH name [(columns)] AS (query), … {DELETE FROM t … | UPDATE t SET …}
+    WITH name [(columns)] AS (query), … {DELETE FROM t … | UPDATE t SET … | MERGE INTO t … | INSERT …}
 
 Spec: docs/spec/row_changes.md
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from bucketlake.sql.rows import delete, update
+from bucketlake.sql.rows import delete, insert_forms, merge_forms, update
 from bucketlake.sql.text.cursor import Cursor
-from bucketlake.sql.text.parsed import Statement
+from bucketlake.sql.text.parsed import Parse, Statement
 from bucketlake.sql.text.tokens import QUERIES, Token, blank, splice
+
+
+def parse_led(cursor: Cursor) -> Statement | None:
+    """Read the statement that WITH leads; None for a query, which is Spark's to read."""
+    depth = 0
+    for at, token in enumerate(cursor.tokens):
+        if token.kind == "sign":
+            depth += (token.value == "(") - (token.value == ")")
+        elif depth == 0 and token.kind == "word" and at and cursor.tokens[at - 1].value == ")":
+            led = _LED.get(token.value.upper())
+            if led is not None:
+                cursor.at = at
+                return led(cursor)
+            if token.value.upper() not in ("AS", "MAX"):  # r (n) MAX RECURSION LEVEL 9 AS (…)
+                break
+    return insert_forms.parse_led(cursor)
 
 
 def parse_after_with(cursor: Cursor) -> Statement | None:
@@ -49,3 +65,10 @@ def _pieces(tokens: Sequence[Token], ctes: str) -> Iterator[tuple[int, int, str]
                 opened = None
                 if wrapped:
                     yield token.start, token.start, ")"
+
+
+_LED: Mapping[str, Parse] = {
+    "MERGE": merge_forms.parse_after_with,
+    "DELETE": parse_after_with,
+    "UPDATE": parse_after_with,
+}

@@ -146,12 +146,23 @@ class Target:
     ) -> DataFrame:
         """The matching rows, or every one: name → SQL text over the table's columns. `own`: a frame to put in the
         table's place."""
-        listed = ", ".join(f"{text} AS {quoted(name)}" for name, text in columns.items())
-        head = f"SELECT {listed} FROM "
-        alias = f" AS {quoted(self.alias)}" if self.alias is not None else ""
-        where = f" WHERE {self.condition}" if self.condition is not None and not every else ""
-        statement = f"{head}{self.source}{self.hint}{self.own}{alias}{where}"
+        head = _selected(columns)
+        statement = f"{head}{self.table_text}{'' if every else self._where}"
         return query.run(lake, statement, place=None if own is None else query.Place(len(head), own))
+
+    def text(self, columns: Mapping[str, str]) -> str:
+        """The query that finds the matching rows, as `rows` runs it."""
+        return f"{_selected(columns)}{self.table_text}{self._where}"
+
+    @property
+    def table_text(self) -> str:
+        """The table as it stands behind FROM."""
+        alias = f" AS {quoted(self.alias)}" if self.alias is not None else ""
+        return f"{self.source}{self.hint}{self.own}{alias}"
+
+    @property
+    def _where(self) -> str:
+        return f" WHERE {self.condition}" if self.condition is not None else ""
 
     def extra(self, schema: TableSchema, *texts: str) -> tuple[str, ...]:
         """The metadata columns that the condition or other texts of the statement name."""
@@ -239,6 +250,11 @@ class Target:
         before = [one for one, then in pairwise(tokens) if then.value == "(" and one.kind in ("word", "quoted")]
         calls = {one.value.upper() for one in before if one.kind == "quoted" or one.value.upper() not in _PLAIN_WORDS}
         return calls <= _PLAIN_CALLS.keys() and all(_is_sparks_own(lake.spark, name) for name in calls)
+
+
+def _selected(columns: Mapping[str, str]) -> str:
+    listed = ", ".join(f"{text} AS {quoted(name)}" for name, text in columns.items())
+    return f"SELECT {listed} FROM "
 
 
 def _is_sparks_own(spark: SparkSession, name: str) -> bool:

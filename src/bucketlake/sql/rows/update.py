@@ -18,6 +18,7 @@ from bucketlake.spark.types import quoted
 from bucketlake.spark.write.column_updates import MINE, ColumnChange
 from bucketlake.sql.rows import plain_values
 from bucketlake.sql.rows.target import Target, column_path, parse_condition, parse_target
+from bucketlake.sql.rows.ways import Explained, updated
 from bucketlake.sql.text import names
 from bucketlake.sql.text.cursor import Cursor
 from bucketlake.sql.text.parsed import Statement
@@ -46,20 +47,11 @@ class Update:
 
         Spec: docs/spec/row_changes.md#update
         """
-        target = self.target
-        table = target.table(lake, name)
+        target, table, assigned = self._read(lake, name)
         schema = table.schema
-        assigned = _assigned(schema, self, is_case_sensitive(lake.spark))
-        refuse_update(schema, assigned.names)
         if _is_set_here(lake, table, target, assigned):
             return
-        columns = {
-            item: f"({assigned.columns[item]})" if item in assigned.columns else target.column(item)
-            for item in schema.field_names
-        }
-        for place, (_, _, text) in enumerate(assigned.members):
-            columns[f"{_MEMBER}{place}"] = f"({text})"
-        target.check(lake, table, columns)
+        columns = self._checked(lake, table, assigned)
         if schema.data_evolution:
             _update_columns(lake, table, target, assigned, columns)
             return
@@ -89,6 +81,36 @@ class Update:
                 lambda rows: target.rows(lake, new, rows, every=True),
             ),
         )
+
+    def explained(self, lake: Lake, name: names.LakeName) -> Explained:
+        """How rows get their new values, nothing done.
+
+        Spec: docs/spec/row_changes.md#explain
+        """
+        target, table, assigned = self._read(lake, name)
+        schema = table.schema
+        table.table.for_writing()
+        columns = self._checked(lake, table, assigned)
+        new = {key: columns[key] for key in schema.primary_keys}
+        new |= {item: text for item, text in columns.items() if item in assigned.columns or item.startswith(_MEMBER)}
+        return Explained(name.full, f"UPDATE, {updated(schema, assigned.names)}", target.text(new))
+
+    def _read(self, lake: Lake, name: names.LakeName) -> tuple[Target, LakeTable, _Assigned]:
+        table = self.target.table(lake, name)
+        assigned = _assigned(table.schema, self, is_case_sensitive(lake.spark))
+        refuse_update(table.schema, assigned.names)
+        return self.target, table, assigned
+
+    def _checked(self, lake: Lake, table: LakeTable, assigned: _Assigned) -> dict[str, str]:
+        """The columns of the new rows and what goes into members, as SQL text that Spark has looked at."""
+        columns = {
+            item: f"({assigned.columns[item]})" if item in assigned.columns else self.target.column(item)
+            for item in table.schema.field_names
+        }
+        for place, (_, _, text) in enumerate(assigned.members):
+            columns[f"{_MEMBER}{place}"] = f"({text})"
+        self.target.check(lake, table, columns)
+        return columns
 
 
 def _is_set_here(lake: Lake, table: LakeTable, target: Target, assigned: _Assigned) -> bool:

@@ -37,9 +37,10 @@ from bucketlake.spark.write.parquet_rows import Source
 from bucketlake.spark.write.writer import WriteRequest, write
 from bucketlake.sql.query import query
 from bucketlake.sql.rows.target import may_read
+from bucketlake.sql.rows.ways import Explained
 from bucketlake.sql.tables.columns import refuse_alike
 from bucketlake.sql.tables.create import CreateTable
-from bucketlake.sql.tables.foreign import refuse_like
+from bucketlake.sql.tables.foreign import EXPLAINED, refuse_like
 from bucketlake.sql.text import names
 from bucketlake.table import Table
 from bucketlake.types.model import DataField
@@ -149,6 +150,27 @@ class TableCreation:
             _filled(lake, draft, frame.toDF(*[f.name for f in made.fields]), request, clause.if_not_exists)
         elif not lake.catalog.publish_table(draft) and not clause.if_not_exists:
             raise _taken(draft)
+
+    def explained(self, lake: Lake, name: names.LakeName) -> Explained:
+        """What the table would be made of, nothing done. UnsupportedError for one that gets no rows.
+
+        Spec: docs/spec/row_changes.md#explain
+        """
+        clause = self.clause
+        name = names.target(lake, clause.name)
+        if clause.query is None:
+            raise UnsupportedError("EXPLAIN of CREATE TABLE without a query", table=name.full, remedy=EXPLAINED)
+        _check_location(clause, lake.catalog.table_path(name.full), lake.catalog.metastore.title, name.full)
+        exists = lake.catalog.table_exists(name.full)
+        if exists and clause.if_not_exists:
+            return Explained(name.full, "nothing is done, the table is there", None)
+        if not exists and not clause.create:
+            lake.table(name.full)  # says what is not there
+        made = _definition(lake, clause, self._rows(lake))
+        if not clause.replace:
+            lake.catalog.draft_table(name.full, made.schema, made.partition_keys, made.primary_keys, made.options)
+        told = "another table in its place" if exists else "a new table"
+        return Explained(name.full, f"{told}, of the query's rows", clause.query)
 
     def _rows(self, lake: Lake) -> DataFrame | None:
         if self.clause.query is None:

@@ -17,7 +17,8 @@ _READS = frozenset(
     ["SELECT", "WITH", "FROM", "VALUES", "TABLE", "EXPLAIN", "MAP", "REDUCE", "SET", "RESET", "ADD", "LIST", "CLEAR"]
 )
 _BEFORE = ("TABLE", "INTO", "ON")
-_CHANGES = frozenset(["ALTER", "CREATE", "DELETE", "DROP", "INSERT", "MERGE", "REPLACE", "TRUNCATE", "UPDATE"])
+_CHANGES = frozenset(["ALTER", "CREATE", "DROP", "REPLACE", "TRUNCATE"])
+EXPLAINED = "EXPLAIN takes queries, INSERT, UPDATE, DELETE, MERGE and CREATE TABLE … AS"
 # Between such a verb and what it changes.
 _LEADS = frozenset(["INTO", "FROM", "TABLE", "OVERWRITE", "OR", "REPLACE", "IF", "NOT", "EXISTS"])
 
@@ -26,8 +27,6 @@ def refuse_unknown(lake: Lake, statement: str, tokens: list[Token]) -> None:
     """UnsupportedError for a statement that is not known here and names a table of the lake where tables stand.
     Spark reads a misspelt one, and says where it is wrong."""
     first = tokens[0]
-    if first.is_word("EXPLAIN"):
-        _refuse_explained(lake, statement)
     if first.kind != "word" or first.value.upper() in _READS or habits.misspelt(statement):
         return
     cursor = Cursor(statement)
@@ -68,8 +67,8 @@ def refuse_like(lake: Lake, statement: str) -> None:
         )
 
 
-def _refuse_explained(lake: Lake, statement: str) -> None:
-    """UnsupportedError for EXPLAIN of what changes a table of the lake: Spark would plan it over rows, and fails."""
+def refuse_explained(lake: Lake, statement: str) -> None:
+    """UnsupportedError for EXPLAIN of what makes or alters a table of the lake: Spark does not know the table."""
     cursor = Cursor(statement)
     cursor.at = explain_length(cursor.tokens)
     verb = cursor.peek()
@@ -86,5 +85,5 @@ def _refuse_explained(lake: Lake, statement: str) -> None:
         raise UnsupportedError(
             f"EXPLAIN of {verb.value.upper()} on a lake table",
             table=found.full,
-            remedy="EXPLAIN SELECT with the same conditions shows what it reads",
+            remedy=EXPLAINED,
         )
