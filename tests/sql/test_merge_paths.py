@@ -14,6 +14,7 @@ from tests.sql.merges import AFTER_ALL, ALL_CLAUSES, CHANGES, FIVE, NINE, TWO, c
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.spark.merge import held, pruning
+from bucketlake.spark.merge.keyed import KeyedMerge
 from bucketlake.spark.read import reader
 from bucketlake.spark.session import Lake
 from bucketlake.spark.write import tasks
@@ -28,7 +29,7 @@ def test_an_upsert_reads_nothing_of_the_table(classic: Lake, monkeypatch: pytest
     def refuse(*_: object) -> None:
         raise AssertionError("the table was read")
 
-    monkeypatch.setattr(reader, "pruned", refuse)
+    monkeypatch.setattr(KeyedMerge, "_target", refuse)
     upsert = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
     classic.sql(f"MERGE INTO db.t USING (SELECT * FROM source) s ON s.a = t.a {upsert}")
     others = [
