@@ -149,6 +149,8 @@ def test_statements_are_pointed_at(lake: Lake) -> None:
     ):
         with pytest.raises(StatementSyntaxError):
             call(lake.table("db.t"))
+    with pytest.raises(InvalidError, match="cannot parse the value"):
+        lake.table("db.t").update({"name": "'b') || ('c'"}, "id = 1")
     assert [tuple(row) for row in lake.read_table("db.t").collect()] == [(1, "a")]
     for statement, remedy in (
         ("CALL compact('db.t')", r"CALL sys\.compact"),

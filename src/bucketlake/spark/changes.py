@@ -46,6 +46,7 @@ from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.table.known import check_known
 from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.store import Store
+from bucketlake.predicate.scan import Words
 from bucketlake.predicate.tree import Constant, Predicate, is_exact, to_spark_sql
 from bucketlake.schema.schema import KIND_FIELD, ROW_ID_FIELD, SEQUENCE_FIELD, BucketMode, TableSchema
 from bucketlake.spark import actions, instants
@@ -282,7 +283,9 @@ def update(
     columns = assigned_columns(schema, assignments)
     where = condition_text(where)
     refuse_update(schema, columns)
-    values = {name: expression_of(value) if isinstance(value, str) else value for name, value in columns.items()}
+    values = {
+        name: expression_of(_paired(value)) if isinstance(value, str) else value for name, value in columns.items()
+    }
     chosen = [values.get(name, F.col(quoted(name))).alias(name) for name in schema.field_names]
     chosen += [F.expr(text).alias(name) for name, text in kept_ids(schema, quoted).items()]
     if schema.data_evolution:
@@ -343,6 +346,15 @@ def assigned_columns(schema: TableSchema, assignments: Mapping[str, Any]) -> dic
     if not found:
         raise InvalidError("an update that sets nothing", remedy="give column → expression")
     return found
+
+
+def _paired(text: str) -> str:
+    """The text of a value; InvalidError where its brackets do not pair, so that it is not one operand in brackets."""
+    try:
+        Words(text)
+    except InvalidError as error:
+        raise InvalidError("cannot parse the value", value=text, reason=error.details.get("reason")) from error
+    return text
 
 
 def moves(schema: TableSchema, columns: Mapping[str, Any] | Sequence[str]) -> bool:
