@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.check.forged import live, settle, some, table_of, with_file
+from tests.check.forged import live, newest, path_of, put, settle, some, table_of, with_file
 
 from bucketlake import CorruptError
-from bucketlake.format.metadata.manifest import SEQUENCE
+from bucketlake.format.metadata.manifest import SEQUENCE, FileKind
+from bucketlake.ops.commit.manifests import write_list, write_manifests
 
 
 def test_a_base_that_counts_as_many_rows_as_there_may_be_is_named(tmp_path: Path) -> None:
@@ -27,3 +29,23 @@ def test_files_whose_sequence_numbers_leave_the_range_are_named(tmp_path: Path) 
     settle(table, [with_file(entry, max_sequence_number=SEQUENCE[1]) for entry in live(table)])
     with pytest.raises(CorruptError, match=r"contradictory.*sequence.*base=.*/snapshot-1\b.*data-"):
         table.refresh().write_arrow(some(10, 20))
+
+
+@pytest.mark.parametrize("kind", [FileKind.DELETE, FileKind.ADD])
+def test_an_entry_of_a_partition_that_its_list_hides_ends_an_expiry(tmp_path: Path, kind: FileKind) -> None:
+    """Which manifests tell of a file is decided by what the list says of them."""
+    table = table_of(tmp_path, (), bucket="-1")
+    table.write_arrow(some(0, 10, part="x"))
+    table.write_arrow(some(0, 10, part="y"))
+    (hidden,) = [entry for entry in live(table.refresh()) if b"y" in entry.partition]
+    table.delete("p = 'x'")
+    last, store = newest(table.refresh()), table.store
+    (listed,) = store.manifest_list(last.delta_manifest_list)
+    entries = [*store.manifest(listed), replace(hidden, kind=kind)]
+    (forged,) = write_manifests(store, entries)
+    delta = write_list(store, [replace(forged, partition_stats=listed.partition_stats)])
+    put(table, replace(last, delta_manifest_list=delta.name, delta_manifest_list_size=delta.size))
+    before = store.snapshot_ids()
+    with pytest.raises(CorruptError, match=rf"{forged.file_name}.*p=y"):
+        table.refresh().expire_snapshots(retain_max=1, retain_min=1)
+    assert store.snapshot_ids() == before and path_of(table, hidden).exists()

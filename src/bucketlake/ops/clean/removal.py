@@ -19,7 +19,7 @@ from dataclasses import field
 from functools import cache
 from itertools import pairwise
 
-from bucketlake.errors import NotFoundError, StorageError
+from bucketlake.errors import CorruptError, NotFoundError, StorageError
 from bucketlake.format.index.index_manifest import IndexEntry
 from bucketlake.format.metadata.manifest import FileKind, FileRef, FileSource, ManifestFile
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot, encode_snapshot
@@ -311,7 +311,7 @@ class _Candidates:
             return
         counts: dict[FileKey, int] = {}
         for manifest in self._may_hold(store, store.data_manifests(snapshot), wanted):
-            for entry in store.refs(manifest, keep=True):
+            for entry in _within(store, manifest, store.refs(manifest, keep=True)):
                 key = _key(entry)
                 if key in wanted:
                     counts[key] = counts.get(key, 0) + (1 if entry.kind == FileKind.ADD else -1)
@@ -425,9 +425,25 @@ def _readable(store: Store, list_name: str) -> Iterator[FileRef]:
 
 def _readable_entries(store: Store, manifest: ManifestFile) -> Sequence[FileRef]:
     try:
-        return store.refs(manifest)
+        return _within(store, manifest, store.refs(manifest))
     except NotFoundError:
         return ()
+
+
+def _within(store: Store, manifest: ManifestFile, entries: Sequence[FileRef]) -> Sequence[FileRef]:
+    """The entries of a manifest. CorruptError where one is of a partition that its list says it has none of: what is
+    live would be told by which manifests are passed over."""
+    types = [item.type for item in store.schema.partition_fields]
+    if types:
+        for partition in {entry.partition for entry in entries}:
+            if not may_hold(manifest, [partition], types):
+                raise CorruptError(
+                    "a manifest has an entry of a partition that its manifest list says it has none of",
+                    path=store.paths.manifest(manifest.file_name),
+                    partition=store.paths.partition_path(partition),
+                    remedy="nothing was removed; CALL sys.fsck tells of all such entries",
+                )
+    return entries
 
 
 def readable_list(store: Store, name: str) -> tuple[ManifestFile, ...]:
