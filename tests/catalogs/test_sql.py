@@ -15,6 +15,8 @@ from tests.catalogs import servers
 
 import bucketlake
 from bucketlake.catalog import Catalog, Identifier
+from bucketlake.catalogs import sql
+from bucketlake.catalogs.files import FileSystem, move_table
 from bucketlake.catalogs.model import DialectChange, View
 from bucketlake.catalogs.repair import repair
 from bucketlake.errors import (
@@ -300,6 +302,51 @@ def test_a_rename_that_fails_gives_the_name_back(catalog: Catalog, tmp_path: Pat
         catalog.rename_table("t", "u")
     assert catalog.list_tables() == ["t"]
     assert catalog.table("t").to_arrow().num_rows == 0
+
+
+def test_a_table_made_under_the_name_that_a_rename_is_about_to_take_stays(
+    options: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its maker looked before the row had that name, and published its schema before the folder came."""
+    catalog = bucketlake.open(tmp_path / "wh", {**options, "lock.enabled": "false"})
+    catalog.create_table("t", SCHEMA).write_arrow(ROWS)
+    publish = FileSystem.publish
+
+    def overtaken(files: FileSystem, draft: Any, name: Identifier) -> bool:
+        done: list[bool] = []
+
+        def late(*given: Any) -> None:
+            done.append(publish(files, draft, name))
+            move_table(*given)
+
+        monkeypatch.setattr(sql, "move_table", late)
+        with pytest.raises(AlreadyExistsError, match="would be moved to"):
+            catalog.rename_table("t", "u")
+        return done[0]
+
+    monkeypatch.setattr(FileSystem, "publish", overtaken)
+    made = catalog.create_table("u", SCHEMA)
+    monkeypatch.undo()
+    assert catalog.list_tables() == ["t", "u"]
+    made.write_arrow(ROWS)
+    assert [catalog.table(name).to_arrow().num_rows for name in ("t", "u")] == [2, 2]
+
+
+def test_a_rename_overtaken_by_another_of_the_new_name_keeps_the_table(
+    options: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = bucketlake.open(tmp_path / "wh", {**options, "lock.enabled": "false"})
+    catalog.create_table("t", SCHEMA).write_arrow(ROWS)
+
+    def overtaken(*given: Any) -> None:
+        monkeypatch.undo()
+        with pytest.raises(NotFoundError):
+            catalog.rename_table("u", "v")
+        move_table(*given)
+
+    monkeypatch.setattr(sql, "move_table", overtaken)
+    catalog.rename_table("t", "u")
+    assert catalog.list_tables() == ["u"] and catalog.table("u").to_arrow().num_rows == 2
 
 
 @pytest.mark.parametrize("left", ["", "manifest", "bucket-0/x", "snapshot"])

@@ -177,10 +177,15 @@ class SqlMetastore:
         with self.locks.held(name):
             if not has_schema(self._env, place.path):
                 raise InvalidError("no table in this folder", table=name.text, path=place.path)
-            self.rows.add_table(name.database, name.table)
-            if self._sync:
-                schema = newest_schema(self._env.of_table(place.path), TablePaths(place.path))
-                self.rows.set_properties(name.database, name.table, told(schema))
+            self._take_up(name)
+
+    def _take_up(self, name: Identifier) -> None:
+        """Let the database know the table that lies in the folder of this name."""
+        self.rows.add_table(name.database, name.table)
+        if self._sync:
+            path = self._files.place(name).path
+            schema = newest_schema(self._env.of_table(path), TablePaths(path))
+            self.rows.set_properties(name.database, name.table, told(schema))
 
     def drop_table(self, name: Identifier) -> bool:
         """See Metastore."""
@@ -191,8 +196,10 @@ class SqlMetastore:
         return True
 
     def rename_table(self, old: Identifier, new: Identifier) -> None:
-        """See Metastore: the row first, then the folder. Where the folder cannot be moved the row gets its name back; a
-        process that dies between both is told of by whoever opens the table."""
+        """See Metastore: the row first, then the folder. Where the folder cannot be moved the row gets its name back,
+        also while another rename is about to bring that folder; where somebody made a table of the new name meanwhile,
+        who took the row for their own, both have one. A process that dies between both is told of by whoever opens the
+        table."""
         source, target = self._files.place(old).path, self._files.place(new).path
         with self.locks.held(old, new):
             if self._env.storage.info(target) is not None and has_schema(self._env, target):
@@ -201,8 +208,11 @@ class SqlMetastore:
                 raise NotFoundError("no such table", table=old.text)
             try:
                 move_table(self._env, source, target)
-            except BaseException:
-                if has_schema(self._env, source):
+            except BaseException as error:
+                if isinstance(error, AlreadyExistsError) and has_schema(self._env, target):
+                    self._take_up(new)
+                    self._take_up(old)
+                elif has_schema(self._env, source) or not has_schema(self._env, target):
                     self.rows.rename_table((new.database, new.table), (old.database, old.table))
                 raise
 
