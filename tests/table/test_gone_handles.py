@@ -14,6 +14,7 @@ import pytest
 import bucketlake
 from bucketlake.catalog import Catalog
 from bucketlake.errors import ConflictError, NotFoundError
+from bucketlake.ops.commit import draft
 from bucketlake.table import Table
 
 SCHEMA = pa.schema([pa.field("pt", pa.int32(), False), pa.field("k", pa.int64(), False), pa.field("v", pa.int64())])
@@ -81,3 +82,21 @@ def test_a_table_that_was_dropped_is_not_an_empty_one(tmp_path: Path, call: str)
         with pytest.raises(ConflictError, match="another table lies here"):
             CALLS[call](table)
     assert [snapshot.id for snapshot in catalog.table("d.t").snapshots()] == [1]
+
+
+def test_a_first_write_whose_table_is_renamed_meanwhile_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = bucketlake.open(tmp_path)
+    table = catalog.create_table("t", SCHEMA)
+    write_files = draft.write_files
+
+    def renamed(*given: Any) -> None:
+        monkeypatch.undo()
+        catalog.rename_table("t", "u")
+        write_files(*given)
+
+    monkeypatch.setattr(draft, "write_files", renamed)
+    with pytest.raises(NotFoundError, match="no such table.*/t.*dropped or renamed since"):
+        table.write_arrow(pa.table([[1], [1], [1]], schema=SCHEMA))
+    assert catalog.list_tables() == ["u"] and catalog.table("u").snapshots() == []

@@ -86,6 +86,7 @@ class Publisher:
                 snapshot = self._drafts.draft(request, base, scratch, merge=retries == 0)
             except NotFoundError:
                 if retries >= limit or base is None or not has_moved(self._store, base):
+                    self._store.check_here()  # a table that was dropped or renamed is told as that
                     raise
                 scratch.stale += scratch.once
                 scratch.once = []
