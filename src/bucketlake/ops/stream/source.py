@@ -294,7 +294,8 @@ class Source:
         """Raise InvalidError where the table does not have what was read before a position, NotFoundError where there
         is no table. `remedy`: after a rollback."""
         latest = self.store.latest_snapshot_id() or 0
-        made = self._made() if at.made and latest >= at.last + (not at.full) else 0
+        waits = latest == at.last and not at.full  # for what is not there yet: most looks are such, and read nothing
+        made = self._made() if at.made and not waits else 0
         if made and made != at.made:
             raise InvalidError(
                 "the table that the stream reads was dropped, and another one has its name",
