@@ -63,6 +63,20 @@ def test_wrong_columns_and_paths_are_refused(lake: Lake, table) -> None:
     assert "newest_schema" not in str(caught.value), "frames inside are no business of the user's"
 
 
+def test_a_frame_reads_the_table_that_was_loaded(classic: Lake) -> None:
+    schema = pa.schema({"v": pa.string()})
+    table = classic.catalog.create_table("db.t", schema)
+    table.write_arrow(pa.table({"v": ["p"]}))
+    early, frame = (classic.spark.read.format("bucketlake").load(table.path) for _ in range(2))
+    table.write_arrow(pa.table({"v": ["q"]}))
+    assert early.count() == 2, "the newest snapshot at the first action"
+    classic.catalog.drop_table("db.t")
+    classic.catalog.create_table("db.t", schema).write_arrow(pa.table({"v": ["r"]}))
+    with pytest.raises(Exception, match="another table lies here than was opened"):
+        frame.count()
+    assert classic.spark.read.format("bucketlake").load(table.path).collect() == [("r",)]
+
+
 def test_errors_tell_what_to_do_without_frames(classic: Lake, tmp_path: Path) -> None:
     classic.catalog.create_table("db.t", pa.schema({"id": pa.int32()}))
     spark, path = classic.spark, classic.catalog.table_path("db.t")

@@ -164,6 +164,7 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
     catalog_options: Mapping[str, Any] = MappingProxyType({})
     handle: Table | None = None
     at_once: int | None = None  # how many tasks the session runs, where that is known
+    _loaded: Table | None = None  # as `schema` opened it: Spark hands this on to the process that plans
 
     @classmethod
     def name(cls) -> str:
@@ -173,7 +174,7 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
     @_brief
     def schema(self) -> T.StructType:
         """The table's columns, or those that option `columns` names, as of the snapshot that is read."""
-        handle = self._table()
+        handle = self._loaded = self._table()
         one_place(handle.options)  # said here, for Spark asks a stream's reader only after `start` has returned
         if any(key.lower().startswith(LIMITS) for key in self.options):
             Limits.of(handle.options)
@@ -186,7 +187,7 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
     @_brief
     def reader(self, schema: T.StructType) -> DataSourceReader:
         """A batch read of one snapshot."""
-        handle = self._table()
+        handle = self._loaded or self._table()
         if isinstance(handle.view, SystemTable):
             return MetadataReader(handle, tuple(self._fields(handle)), self._where(handle))
 
@@ -207,7 +208,7 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
     @_brief
     def streamReader(self, schema: T.StructType) -> StreamReader:
         """A stream of the table's rows, or of its changes where a view of them is read."""
-        handle = self._table()
+        handle = self._loaded or self._table()
         if isinstance(handle.view, SystemTable):
             raise UnsupportedError("metadata is not read as a stream", table=handle.name)
         if handle.options.is_set("scan.fallback-branch"):
