@@ -208,10 +208,9 @@ def _row(one: Any) -> str:
         return f"| `{_cell(one.metavar or one.name.upper())}` | {_cell(_about(one))} |"
     names = ", ".join(f"`{name}`" for name in one.opts)
     value = "" if one.is_flag else f" `{_cell(one.metavar or 'VALUE')}`"
-    again = " May be given more than once." if one.multiple else ""
     usual = one.default if isinstance(one.default, (str, int)) and not isinstance(one.default, bool) else None
     said = f" By default `{usual}`." if usual not in (None, "") and not one.is_flag else ""
-    return f"| {names}{value} | {_cell(_about(one))}{again}{said} |"
+    return f"| {names}{value} | {_cell(_about(one))}{said} |"
 
 
 def _about(one: Any) -> str:

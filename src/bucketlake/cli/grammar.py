@@ -10,7 +10,8 @@ no default is required. Help lists commands by their panel and arguments with wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
@@ -18,6 +19,7 @@ import click
 from click import Abort, ClickException, Context, get_current_context
 from click.exceptions import Exit, NoArgsIsHelpError
 
+from bucketlake.cli import slips
 from bucketlake.lazy import lazy
 from bucketlake.values import dataclass
 
@@ -104,9 +106,8 @@ def parameter(name: str, hint: Any, default: Any = REQUIRED) -> click.Parameter:
     ranged = kind is int and (said.min is not None or said.max is not None)
     taken = _Number(said.min, said.max) if ranged else int if kind is int else str
     shown = isinstance(default, (str, int)) and default != ""
-    return click.Option(
-        names, type=taken, multiple=many, metavar=said.metavar, help=said.help, show_default=shown, **how
-    )
+    told = f"{said.help} May be given more than once." if many else said.help
+    return click.Option(names, type=taken, multiple=many, metavar=said.metavar, help=told, show_default=shown, **how)
 
 
 def _plain(hint: Any) -> Any:
@@ -150,6 +151,27 @@ def _explained(command: click.Command, context: Context, formatter: click.HelpFo
                 formatter.write_dl(rows)
 
 
+@contextmanager
+def _told(context: Context, words: Sequence[str]) -> Iterator[None]:
+    """In the block, what is wrong with a call names the command, and what may be meant."""
+    try:
+        yield
+    except click.NoSuchOption as error:
+        raise click.UsageError(slips.option_told(context, error, words), context) from error
+    except click.MissingParameter as error:
+        missing, context = error.param, error.ctx or context
+        if isinstance(missing, _Positional):
+            raise click.UsageError(f"Missing argument {missing.make_metavar()!r}: {missing.about}", context) from error
+        if isinstance(missing, click.Option) and missing.help:
+            text = f"Missing option '{missing.opts[0]} {missing.make_metavar(context)}': {missing.help}"
+            raise click.UsageError(text, context) from error
+        error.ctx = context
+        raise
+    except click.UsageError as error:
+        error.ctx = error.ctx or context
+        raise
+
+
 _WHOLE = 500  # letters: a sentence is wrapped, not cut
 
 
@@ -163,12 +185,14 @@ class Command(click.Command):
         self.panel, self.made = panel, made
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
-        """As click does; its errors about an option's value say of which command, too."""
-        try:
-            return super().parse_args(ctx, args)
-        except click.UsageError as error:
-            error.ctx = error.ctx or ctx
-            raise
+        """As click does; its errors say of which command, and what is nearest to what it does not have."""
+        words = list(args)
+        ctx.allow_extra_args = True  # told here, with what they may mean
+        with _told(ctx, words):
+            super().parse_args(ctx, args)
+        if ctx.args and not ctx.resilient_parsing:
+            raise click.UsageError(slips.surplus_told(ctx, ctx.args), ctx)
+        return []
 
     def format_options(self, ctx: Context, formatter: click.HelpFormatter) -> None:
         """What help says of arguments and options."""
@@ -201,12 +225,19 @@ class Group(click.Group):
         )
         self.panel = panel
 
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """As click does; of an option that is a command's, where to write it."""
+        with _told(ctx, list(args)):
+            return super().parse_args(ctx, args)
+
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is meant; a name that other tools have for one is told."""
+        """The command that is meant; what another name may mean is told."""
+        if args[0] in self.commands or args[0].startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
         meant = _OF_OTHERS.get(args[0].lower())
-        if meant is not None and meant in self.commands and args[0] not in self.commands:
-            ctx.fail(f"No such command '{args[0]}'. (Did you mean '{meant}'?)")
-        return super().resolve_command(ctx, args)
+        if ctx.parent is None and meant is not None and meant in self.commands:
+            raise click.UsageError(f"No such command {args[0]!r}. Did you mean {meant!r}?", ctx)
+        raise click.UsageError(slips.command_told(ctx, self, args[0]), ctx)
 
     def format_options(self, ctx: Context, formatter: click.HelpFormatter) -> None:
         """What help says of options, and of the commands, panel by panel."""

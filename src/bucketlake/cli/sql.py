@@ -30,7 +30,7 @@ class Sql(WithWarehouse):
     """What `sql` takes."""
 
     execute: Annotated[
-        list[str], Option("--execute", "-e", metavar="TEXT", help="Run these statements and end; repeatable.")
+        list[str], Option("--execute", "-e", metavar="STATEMENTS", help="Run these statements and end.")
     ] = []  # noqa: RUF012
     file: Annotated[
         list[str], Option("--file", "-f", metavar="FILE", help="Run a file's statements and end; - is stdin.")
@@ -44,7 +44,7 @@ class Sql(WithWarehouse):
     limit: Annotated[
         int | None, Option("--limit", min=1, help="At most this many rows of a statement; at the prompt 1000.")
     ] = None
-    conf: Annotated[list[str], Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's, repeatable.")] = []  # noqa: RUF012
+    conf: Annotated[list[str], Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's.")] = []  # noqa: RUF012
     verbose: Annotated[bool, Option("--verbose", help="What Spark logs, and which Spark it is.")] = False
 
     def _form(self) -> str:

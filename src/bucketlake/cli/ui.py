@@ -35,7 +35,7 @@ class Ui(InWarehouse):
     ] = None
     name: Annotated[
         list[str] | None,
-        Option("--name", metavar="HOST[:PORT]", help="Another name by which browsers reach it. Repeatable."),
+        Option("--name", metavar="HOST[:PORT]", help="Another name by which browsers reach it."),
     ] = None
     allow_maintenance: Annotated[
         bool, Option("--allow-maintenance", help="Let the page compact, expire and tag; it only looks otherwise.")
