@@ -119,3 +119,28 @@ def test_a_postgres_through_a_kafka(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "orders: 181 rows, the same on both sides" in done.stdout
     assert "customers: 8 rows, the same on both sides" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ({"trigger": {"availableNw": True}}, "did you mean 'availableNow'"),
+        ({"table_options": {"bucket": "x"}}, "Could not parse value 'x'"),
+        ({"table_options": ["bucket"]}, "argument=table_options, given=list"),
+        ({"including_tables": ["orders"]}, "argument=including_tables, given=list"),
+        ({"primary_keys": [1]}, "argument=primary_keys, given=int"),
+        ({"on_batch": 3}, "not a function"),
+        ({"metadata_columns": ["op_tss"]}, "did you mean 'op_ts'"),
+    ],
+)
+def test_arguments_are_refused_before_a_query_starts(
+    classic: Lake, tmp_path: Path, how: dict[str, Any], told: str
+) -> None:
+    """The first batch met them, within an error of Spark's."""
+    (tmp_path / "events").mkdir()
+    source = cdc.files(str(tmp_path / "events"), format="json")
+    with pytest.raises(InvalidError, match=told):
+        cdc.sync_table(classic, source, "db.t", str(tmp_path / "checkpoint"), **how)
+    with pytest.raises(NotFoundError, match="no such database.*did you mean 'db'"):
+        cdc.sync_table(classic, source, "dbb.t", str(tmp_path / "checkpoint"))
+    assert not (tmp_path / "checkpoint").exists()

@@ -407,3 +407,37 @@ def test_columns_of_any_name(classic: Lake) -> None:
     assert (found.columns, found.collect()) == (names, [(4, 1, 3, 2)])
     of_source = classic.spark.read.format("bucketlake").option("columns", "`a,b`, z").load(table.path)
     assert (of_source.columns, of_source.collect()) == (["a,b", "z"], [(1, 4)])
+
+
+def test_slips_are_told_before_a_query_starts(classic: Lake, tmp_path: Path) -> None:
+    lake = classic
+    lake.sql("CREATE TABLE db.t (id INT, v STRING) TBLPROPERTIES ('primary-key'='id', 'bucket'='1')")
+    table = lake.table("db.t")
+    for options, told in (
+        ({"columns": ["idd"]}, "did you mean 'id'"),
+        ({"where": "idd = 1"}, "did you mean 'id'"),
+        ({"where": "id ="}, "cannot parse the condition"),
+        ({"scan_mode": "from-timestamp", "scan_timestamp": "2026-13-01"}, "not a timestamp"),
+        ({"scan_tag_name": "x"}, "a stream cannot start there"),
+        ({"consumer_id": "a/b"}, "not the name of a consumer"),
+        ({"read_changelog": "yes"}, "neither true nor false"),
+        ({"read_changelog": 1}, "neither true nor false"),
+    ):
+        with pytest.raises((InvalidError, UnsupportedError), match=told):
+            table.read_stream(**options)
+    with pytest.raises(UnsupportedError, match="metadata is not read as a stream"):
+        lake.table("db.t$snapshots").read_stream()
+    assert table.read_stream(read_changelog="TRUE", columns=["rowkind", "id"]).columns == ["rowkind", "id"]
+    frame = table.read_stream()
+    with pytest.raises(InvalidError, match="did you mean 'availableNow'"):
+        table.write_stream(frame, str(tmp_path / "c"), trigger={"availableNw": True})
+    with pytest.raises(InvalidError, match="did you mean 'availableNow'"):
+        table.process_stream(lambda *_: None, str(tmp_path / "c"), trigger={"availableNw": True})
+    with pytest.raises(InvalidError, match="not a watermark"):
+        table.write_batch(lake.spark.range(1).selectExpr("cast(id AS INT) id"), "q", 1, watermark="now")
+    assert not (tmp_path / "c").exists()
+    lake.sql("CREATE TABLE db.u (id INT, v STRING) TBLPROPERTIES ('primary-key'='id', 'bucket'='1')")
+    lake.sql("INSERT INTO db.t VALUES (1, 'a')")
+    query = lake.table("db.u").write_stream(frame, str(tmp_path / "c"), mode="Append", trigger={"availableNow": True})
+    query.awaitTermination()
+    assert rows(lake, "u") == [(1, "a")]

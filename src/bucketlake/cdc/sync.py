@@ -21,11 +21,11 @@ from bucketlake.cdc.names import TableNames
 from bucketlake.cdc.plan import Rules
 from bucketlake.cdc.sink import CdcSink, Job, SyncDone, bind
 from bucketlake.cdc.source import Source, absolute
-from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError, check_flags, did_you_mean
-from bucketlake.options.options import option_keys, option_text
+from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError, check_flags, check_types, did_you_mean
+from bucketlake.options.options import option_keys, option_text, validate
 from bucketlake.schema.change import SetOption
 from bucketlake.spark.session import Lake
-from bucketlake.spark.stream.checkpoint import Checkpoint, Query
+from bucketlake.spark.stream.checkpoint import Checkpoint, Query, check_trigger
 from bucketlake.table import Table
 from bucketlake.values import dataclass
 
@@ -72,6 +72,9 @@ class How:
             if getattr(self, name) not in known:
                 raise InvalidError(f"{name} is one of {', '.join(known)}", given=getattr(self, name))
         check_flags(**{item.name: getattr(self, item.name) for item in fields(self) if isinstance(item.default, bool)})
+        for item in fields(self):
+            _check_kind(item.name, str(item.type), getattr(self, item.name))
+        check_trigger(self.trigger)
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,23 @@ class HowDatabase(How):
             raise InvalidError("mode is one of combined, divided", given=self.mode)
 
 
+def _check_kind(name: str, declared: str, value: Any) -> None:
+    """InvalidError where an argument is of another type than it is declared with: a batch would meet it."""
+    texts = None
+    if declared.startswith("str"):
+        check_types(str if declared == "str" else (str, type(None)), "give a text", **{name: value})
+    elif declared == "Names":
+        check_types((str, Sequence), "give a list of texts", **{name: value})
+        texts = () if isinstance(value, str) else value
+    elif declared.startswith("Mapping") and name != "trigger":
+        check_types(Mapping, "give a dict", **{name: value})
+        texts = [*value, *(value.values() if declared == "Mapping[str, str]" else ())]
+    elif declared.startswith("Callable") and value is not None and not callable(value):
+        raise InvalidError("not a function", argument=name, given=type(value).__name__)
+    for text in texts or ():
+        check_types(str, "give texts alone", **{name: text})
+
+
 def sync_table(lake: Lake, source: Source, table: str, checkpoint: str, **how: Any) -> StreamingQuery:
     """Start a query that keeps a table as its source is: made where there is none, its schema following, every batch
     one commit, once. All tables that events are of go to the one table, unless `including_tables` and the like choose.
@@ -113,6 +133,7 @@ def table_job(lake: Lake, source: Source, table: str, given: How) -> Job:
     name = parse_name(table, lake.current_database)
     if name.system is not None:
         raise InvalidError("not a table to write to", table=table)
+    _check_database(lake, name.database)
     rules = _rules(given, source, strict=True)
     if lake.catalog.table_exists(name.text):
         _check_table(lake.catalog.table(name.text), rules)
@@ -142,8 +163,7 @@ def database_job(lake: Lake, source: Source, database: str, given: HowDatabase) 
         raise InvalidError(
             "events of this format do not say which table they are of", format=source.format, remedy="sync_table"
         )
-    if not lake.catalog.database_exists(database):
-        raise NotFoundError("no such database", database=database, remedy=f"lake.sql('CREATE DATABASE {database}')")
+    _check_database(lake, database)
     names = TableNames(
         prefix=given.table_prefix,
         suffix=given.table_suffix,
@@ -160,6 +180,13 @@ def database_job(lake: Lake, source: Source, database: str, given: HowDatabase) 
     rules = _rules(given, source, strict=False)
     job = _job(lake, source, given, rules, database, given.dead_letters or f"{database}.cdc_dead_letters")
     return replace(job, names=names, divided=given.mode == "divided")
+
+
+def _check_database(lake: Lake, database: str) -> None:
+    if not lake.catalog.database_exists(database):
+        near = did_you_mean(database, lake.catalog.list_databases())
+        create = f"lake.sql('CREATE DATABASE {database}')"
+        raise NotFoundError("no such database", database=database, remedy=f"{near} Else {create}" if near else create)
 
 
 def _check_source(source: Any) -> None:
@@ -180,7 +207,12 @@ def _rules(how: How, source: Source, strict: bool) -> Rules:
     metadata = _listed(how.metadata_columns)
     for kind in metadata:
         if kind not in source.metadata:
-            raise InvalidError("no such metadata column", column=kind, columns=list(source.metadata))
+            raise InvalidError(
+                "no such metadata column",
+                column=kind,
+                columns=list(source.metadata),
+                remedy=did_you_mean(kind, source.metadata),
+            )
     partitions = getattr(how, "multiple_table_partition_keys", {})
     rules = Rules(
         primary_keys=_listed(how.primary_keys),
@@ -195,6 +227,7 @@ def _rules(how: How, source: Source, strict: bool) -> Rules:
         keys_from_source=how.primary_keys_from_source,
         strict=strict,
     )
+    validate(rules.table_options)
     if "rowkind.field" in rules.table_options:
         raise UnsupportedError("rowkind.field: row kinds are what events say", option="rowkind.field")
     return rules

@@ -98,6 +98,44 @@ def register(spark: SparkSession, warehouse: str | None = None, options: Mapping
     _made_known(spark, BucketlakeSource if warehouse is None else type("LakeSource", (BucketlakeSource,), place))
 
 
+def as_changes(table: Table, given: object) -> Table:
+    """The table as `read.changelog` shows it, if that is true. InvalidError where it is neither true nor false, and for
+    a system table."""
+    told = str(given).lower()
+    if given is None or told == "false":
+        return table
+    if told != "true":
+        raise InvalidError("neither true nor false", option=READ_CHANGELOG, value=given, remedy="use true or false")
+    if table.view is not None:
+        raise InvalidError("read.changelog goes with a table, not with a system table", table=table.name)
+    return replace(table, view=RowView(AUDIT_LOG))
+
+
+def check_followed(table: Table) -> None:
+    """UnsupportedError for what is not read as a stream."""
+    if isinstance(table.view, SystemTable):
+        raise UnsupportedError("metadata is not read as a stream", table=table.name)
+    if table.options.is_set("scan.fallback-branch"):
+        raise UnsupportedError(
+            "a table with a fallback branch is not read as a stream",
+            table=table.name,
+            remedy="read one branch: t$branch_<name>, or without scan.fallback-branch",
+        )
+    refuse_stream(table.store)
+
+
+def exact_condition(table: Table, text: str | None) -> Predicate | None:
+    """A condition that rows are read by, as no one looks at them again. UnsupportedError where only Spark can."""
+    where = table.predicate(text)
+    if where is not None and not is_exact(where):
+        raise UnsupportedError(
+            "option `where` holds what only Spark can decide",
+            where=text,
+            remedy="put that part into .where() of the DataFrame",
+        )
+    return where
+
+
 def source_of(spark: SparkSession, table: Table) -> str:
     """The name of a format that is this table, made known to a session: what opens it, credentials included, travels
     with the format and stands in no plan."""
@@ -209,15 +247,7 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
     def streamReader(self, schema: T.StructType) -> StreamReader:
         """A stream of the table's rows, or of its changes where a view of them is read."""
         handle = self._loaded or self._table()
-        if isinstance(handle.view, SystemTable):
-            raise UnsupportedError("metadata is not read as a stream", table=handle.name)
-        if handle.options.is_set("scan.fallback-branch"):
-            raise UnsupportedError(
-                "a table with a fallback branch is not read as a stream",
-                table=handle.name,
-                remedy="read one branch: t$branch_<name>, or without scan.fallback-branch",
-            )
-        refuse_stream(handle.store)
+        check_followed(handle)
         fields = tuple(handle.schema.field(name) for name in schema.names)
         view = handle.view if isinstance(handle.view, RowView) else None
         known = None if self.handle is None else self.options.get(NEWEST_KNOWN)
@@ -258,11 +288,7 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
         table = self._opened()
         if self.handle is None and LEGACY_TIMESTAMPS in self.options:  # this process knows no zone of the session's
             refuse_stored(table.schema, "format('bucketlake')")
-        if str(self.options.get(READ_CHANGELOG, "false")).lower() != "true":
-            return table
-        if table.view is not None:
-            raise InvalidError("read.changelog goes with a table, not with a system table", table=table.name)
-        return replace(table, view=RowView(AUDIT_LOG))
+        return as_changes(table, self.options.get(READ_CHANGELOG))
 
     def _opened(self) -> Table:
         path, name = self.options.get("path"), self._named()
@@ -305,14 +331,7 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
         return None if table is None else parse_name(table, database)
 
     def _where(self, table: Table) -> Predicate | None:
-        where = table.predicate(self.options.get("where"))
-        if where is not None and not is_exact(where):
-            raise UnsupportedError(
-                "option `where` holds what only Spark can decide",
-                where=self.options.get("where"),
-                remedy="put that part into .where() of the DataFrame",
-            )
-        return where
+        return exact_condition(table, self.options.get("where"))
 
     def _fields(self, table: Table) -> Sequence[DataField]:
         text = self.options.get("columns")

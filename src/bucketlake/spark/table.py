@@ -24,7 +24,6 @@ from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.rescale.advise import BucketAdvice
 from bucketlake.ops.scan.partition_choice import PartitionSpecs
 from bucketlake.ops.scan.scan import Plan
-from bucketlake.ops.scan.system_tables import AUDIT_LOG, RowView
 from bucketlake.ops.stream.batches import BatchName
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.table.table_file import TableFile
@@ -35,7 +34,7 @@ from bucketlake.schema.schema import TableSchema
 from bucketlake.shown import OF_OTHERS
 from bucketlake.spark import changes, instants, sort_compaction
 from bucketlake.spark.column_text import condition_text
-from bucketlake.spark.datasource import READ_CHANGELOG
+from bucketlake.spark.datasource import READ_CHANGELOG, as_changes
 from bucketlake.spark.handed import frame_of
 from bucketlake.spark.maintain import checks, compaction, jobs, orphans
 from bucketlake.spark.merge.builder import Expression, MergeBuilder
@@ -426,9 +425,6 @@ class LakeTable(Streams):
 
 def _as_changes(table: Table, options: dict[str, Any]) -> Table:
     """The table as `read.changelog` shows it, which is taken out of the options. InvalidError for a system table."""
-    given = [options.pop(key, False) for key in ("read_changelog", READ_CHANGELOG)]
-    if not any(str(value).lower() == "true" for value in given):
-        return table
-    if table.view is not None:
-        raise InvalidError("read.changelog goes with a table, not with a system table", table=table.name)
-    return replace(table, view=RowView(AUDIT_LOG))
+    for key in ("read_changelog", READ_CHANGELOG):
+        table = as_changes(table, options.pop(key, None))
+    return table

@@ -43,6 +43,9 @@ class BatchName:
     def __post_init__(self) -> None:
         if not isinstance(self.number, int) or self.number < 0:
             raise InvalidError("a batch has a number from 0 on", batch=self.number)
+        if self.watermark is not None and (isinstance(self.watermark, bool) or not isinstance(self.watermark, int)):
+            remedy = "give milliseconds since 1970, as a whole number"
+            raise InvalidError("not a watermark", watermark=repr(self.watermark)[:200], remedy=remedy)
 
 
 @dataclass(frozen=True, slots=True)

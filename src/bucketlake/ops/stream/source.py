@@ -433,6 +433,15 @@ def _mode(store: Store) -> str:
     return "latest-full" if mode == "full" else mode
 
 
+def check_start(store: Store) -> None:
+    """InvalidError, UnsupportedError where the options name no place that a stream can start at."""
+    name = store.options.get("consumer-id")
+    if name is not None:
+        store.paths.consumer(name)
+    if _mode(store) == "from-timestamp":
+        _timestamp(store)
+
+
 def _timestamp(store: Store) -> int:
     millis = store.options.get("scan.timestamp-millis")
     return int(millis) if millis is not None else epoch_of_text(str(store.options.get("scan.timestamp")))

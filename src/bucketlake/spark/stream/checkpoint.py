@@ -23,7 +23,7 @@ from typing import Any
 
 from bucketlake.env.env import Env
 from bucketlake.env.object_store import open_beside
-from bucketlake.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError, did_you_mean
 from bucketlake.format.guard import decoding, json_object, text
 from bucketlake.ops.stream.batches import BatchName
 from bucketlake.types.wall_clock import epoch_of
@@ -145,11 +145,18 @@ def check_query(checkpoint: object, **called: object) -> None:
             raise InvalidError("not a function", argument=name, given=type(function).__name__)
 
 
+TRIGGERS = ("processingTime", "availableNow", "once", "continuous", "realTime")
+
+
 def check_trigger(trigger: object) -> None:
-    """InvalidError for what is no mapping."""
+    """InvalidError for what is no mapping, and for what Spark has no name for."""
     if trigger is not None and not isinstance(trigger, Mapping):
         remedy = """{"processingTime": "5 seconds"}, or {"availableNow": True}"""
         raise InvalidError("a trigger is a mapping", trigger=trigger, remedy=remedy)
+    for name in trigger or ():
+        if name not in TRIGGERS:
+            near = did_you_mean(name, TRIGGERS) or f"one of {', '.join(TRIGGERS)}"
+            raise InvalidError("no such trigger", trigger=name, remedy=near)
 
 
 def _told_watermark(query: Any) -> int | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql import DataFrame, SparkSession
@@ -15,9 +16,19 @@ from pyspark.sql.streaming import StreamingQuery
 from bucketlake.errors import InvalidError, check_types, names_listed
 from bucketlake.file_names import text_of
 from bucketlake.ops.stream.limits import Limits
+from bucketlake.ops.stream.source import check_start
 from bucketlake.options.options import option_keys, option_text
+from bucketlake.schema.schema import column_names
 from bucketlake.spark.cluster import is_connect
-from bucketlake.spark.datasource import NEWEST_KNOWN, OWN_OPTIONS, source_of
+from bucketlake.spark.datasource import (
+    NEWEST_KNOWN,
+    OWN_OPTIONS,
+    READ_CHANGELOG,
+    as_changes,
+    check_followed,
+    exact_condition,
+    source_of,
+)
 from bucketlake.spark.instants import as_shown, tells_otherwise
 from bucketlake.spark.stream.batch_done import KEPT, BatchDone
 from bucketlake.spark.stream.checkpoint import Query, check_query, check_trigger
@@ -50,9 +61,8 @@ def read(
     check_types((str, type(None)), 'write it as SQL: where="id > 3"', where=where)
     options = {key: option_text(value) for key, value in option_keys(scan_options).items() if value is not None}
     table = table.with_options({key: options.pop(key) for key in (LEGACY_TIMESTAMPS,) if key in options})
-    Limits.of(
-        table.with_options({k: v for k, v in options.items() if k.lower() not in OWN_OPTIONS}).options
-    )  # or error
+    asked = table.with_options({key: value for key, value in options.items() if key.lower() not in OWN_OPTIONS})
+    _check(as_changes(asked, options.get(READ_CHANGELOG)), columns, where)
     apart = tells_otherwise(table.schema)  # a condition is about rows as they are shown
     if columns is not None and not apart:
         options["columns"] = text_of(columns)
@@ -66,6 +76,16 @@ def read(
     rows = as_shown(frame, table.options)
     rows = rows if where is None else rows.where(where)
     return rows if columns is None else rows.select(*map(quoted, columns))
+
+
+def _check(table: Table, columns: Sequence[str] | None, where: str | None) -> None:
+    """What Spark would hear of only when the query runs, among the frames of its own process."""
+    check_followed(table)
+    Limits.of(table.options)
+    check_start(table.store)
+    column_names(table.schema, columns)
+    if not tells_otherwise(table.schema):
+        exact_condition(table, where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +108,7 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, how: Streaming) -
     if not getattr(frame, "isStreaming", False):
         raise InvalidError("not a streaming DataFrame", table=table.name, remedy="use write()")
     table = table.for_writing()
+    how = replace(how, mode=str(how.mode).lower())  # as Spark takes it
     check_mode(table, how.mode)
     check_columns(spark, table, frame, WriteRequest("overwrite" if how.mode == "complete" else "append"))
     name = how.name or f"{table.name} {table.store.env.clock.new_uuid()[:8]}"
