@@ -88,6 +88,7 @@ CASES = {
     "SELECT id FROM db.t WHERE = 1": ("PARSE_SYNTAX_ERROR", "=", ""),
     "DELETE FROM db.t WHERE id = = 1": ("PARSE_SYNTAX_ERROR", "= 1", ""),
     "DELETE FROM db.t WHERE id = 1 WORD": ("PARSE_SYNTAX_ERROR", "WORD", ""),
+    "DELETE FROM db.t WHERE id IN (1) WORD": ("PARSE_SYNTAX_ERROR", "WORD", ""),
     "UPDATE db.t SET name = 'b' WORD WHERE id = 1": ("PARSE_SYNTAX_ERROR", "WORD", ""),
     "MERGE INTO db.t USING db.t s ON t.id = s.id WORD WHEN MATCHED THEN DELETE": ("PARSE_SYNTAX_ERROR", "WORD", ""),
     "MERGE INTO db.t USING db.t s ON t.id = s.id WHEN MATCHED AND true AS x THEN DELETE": (

@@ -86,8 +86,8 @@ def run(lake: Lake, statement: str, args: Any = None, given: Mapping[str, Any] |
         found = of_task(error) or retold(error, text, unknown.meant_function(lake, error))
         if found is None:
             raise
-        if isinstance(found, StatementSyntaxError) and found.place is None and tokenize(text)[0].value.upper() in _ROWS:
-            whole = as_written.syntax_error(lake, text)  # parts of these are read by themselves
+        if isinstance(found, StatementSyntaxError) and not given and tokenize(text)[0].value.upper() in _ROWS:
+            whole = as_written.syntax_error(lake, text)  # parts of these are read by themselves, in brackets
             found = found if whole is None else retold(whole, text) or found
         if isinstance(found, RaisedError) and text != written and found.place is not None:
             end = before_quotes(written, found.place + found.length)
