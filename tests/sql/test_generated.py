@@ -50,7 +50,7 @@ def test_generated_queries(quick: Lake, monkeypatch: pytest.MonkeyPatch, ansi: s
             compared.append(case)
         elif place % (4 if SOAK else 10) == 0:
             found += filter(None, [bench.shapes(case)])
-    assert sum(case.prunes for case in compared) > count // 10
+    assert sum(case.prunes for case in compared) > count // 10 or count < 20  # of few there may be none
     for batch in batches(compared, 25):
         found += bench.differences(batch)
     bench.close()

@@ -158,11 +158,13 @@ def test_a_local_time_that_clocks_skip(classic: Lake) -> None:
                 ("2024-03-31 03:30:00",)
             ]
             for change in (
-                "UPDATE t SET n = 1 WHERE id = 1",
+                "UPDATE t SET n = n + 1 WHERE id = 1 AND n + 0 = 0",
                 "MERGE INTO t USING (SELECT 1L AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET n = 1",
             ):
                 with pytest.raises(UnsupportedError, match="skips"):
                     lake.sql(change)
+            assert stored(lake, "t") == before
+            lake.sql("UPDATE t SET n = 0 WHERE id = 1")  # the driver writes the other columns as they are stored
             assert stored(lake, "t") == before
             lake.sql("CALL sys.copy('t', 'copied')")
             assert stored(lake, "copied") == before
