@@ -83,8 +83,28 @@ def test_modes_parameters_and_frames(shop: Lake) -> None:
     statement = "DELETE FROM db.k WHERE id = :a AND n > 0"
     assert "Parsed Logical Plan" in explain(shop, statement, "EXTENDED ", args={"a": 1})
     assert "files: 1 of 2" in explain(shop, statement, args={"a": 1})
+    for lead in ("/* why */ ", "-- why\n", "FORMATTED -- why\n"):
+        assert "Physical Plan" in explain(shop, "DELETE FROM db.k WHERE n > 5", lead)
+        assert "Physical Plan" in explain(shop, "INSERT INTO db.a SELECT * FROM db.k", lead)
     text = explain(shop, "DELETE FROM db.k WHERE id IN (SELECT id FROM {f})", f=shop.spark.range(5))
     assert "LeftSemi" in text and "Range (0, 5" in text
+
+
+def test_on_both_kinds_of_session(lake: Lake) -> None:
+    lake.sql("CREATE TABLE db.t (id BIGINT, n INT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')")
+    lake.sql("INSERT INTO db.t VALUES (1, 10)")
+    for statement in (
+        "DELETE FROM db.t WHERE n > 5",
+        "UPDATE db.t SET n = n + 1",
+        "INSERT INTO db.t SELECT id + 1, n FROM db.t",
+        "MERGE INTO db.t USING (SELECT 1L AS id, 2 AS n) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET n = s.n",
+    ):
+        text = explain(lake, statement)
+        assert text.startswith("== Change ==\ndb.t: ") and "Physical Plan" in text and "db.t: snapshot 1" in text, text
+    assert [tuple(row) for row in lake.read_table("db.t").collect()] == [(1, 10)]
+    for statement in ("DELETE FROM db.t WHERE id = 1 WORD", "UPDATE db.t SET n = 1 WORD"):
+        with pytest.raises(AnalysisException, match="near 'WORD'"):
+            explain(lake, statement)
 
 
 WRONG = [

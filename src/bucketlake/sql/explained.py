@@ -65,12 +65,12 @@ def parse(cursor: Cursor) -> Statement | None:
     if found is None or not (isinstance(found, insert_forms.Branches) or hasattr(found, "explained")):
         return None
     cursor.at = len(cursor.tokens)
-    return _Explain(cursor.text[:start].rstrip(), cursor.text, found)
+    return _Explain(cursor.text[:start], cursor.text, found)
 
 
 @dataclass(frozen=True, slots=True)
 class _Explain:
-    """`words`: EXPLAIN and its mode, as written."""
+    """`words`: EXPLAIN and its mode as written, up to the change; a comment may be its last line."""
 
     words: str
     statement: str
@@ -95,7 +95,7 @@ class _Explain:
     def _of_query(self, text: str) -> str:
         """EXPLAIN of a query; one that stands at its place in the statement stays there, for errors to point at."""
         count = len(self.words)
-        return self.words + (text[count:] if text[: count + 1].isspace() else f" {text}")
+        return self.words + (text[count:] if text[:count].isspace() else f" {text}")
 
     def _of_several(self, lake: Lake, change: insert_forms.Branches) -> DataFrame:
         for branch in change.branches:
