@@ -230,6 +230,14 @@ def test_names_of_tables() -> None:
     assert TableNames(merge_shards=False, case_sensitive=False).target("Shop", "T1") == "shop_t1"
     with pytest.raises(InvalidError, match="including_tables"):
         TableNames(including_tables="(")
+    for made in (
+        {"mapping": {"orders": "a/b"}},
+        {"prefix": "../"},
+        {"suffix_of": {"shop": "/"}},
+        {"mapping": {"t": ""}},
+    ):
+        with pytest.raises(InvalidError, match="not a table name"):
+            TableNames(**made)
 
 
 def test_renames_in_statements() -> None:

@@ -143,4 +143,6 @@ def test_arguments_are_refused_before_a_query_starts(
         cdc.sync_table(classic, source, "db.t", str(tmp_path / "checkpoint"), **how)
     with pytest.raises(NotFoundError, match="no such database.*did you mean 'db'"):
         cdc.sync_table(classic, source, "dbb.t", str(tmp_path / "checkpoint"))
+    with pytest.raises(InvalidError, match="earliest, latest, or Spark's JSON"):
+        cdc.kafka("host:9092", "t", format="json", starting="late")
     assert not (tmp_path / "checkpoint").exists()

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import field
 
+from bucketlake.catalogs.names import check_name
 from bucketlake.errors import InvalidError
 from bucketlake.values import dataclass
 
@@ -31,6 +32,10 @@ class TableNames:
     def __post_init__(self) -> None:
         for name in ("including_tables", "excluding_tables", "including_dbs", "excluding_dbs"):
             _pattern(name, getattr(self, name))
+        before = (self.prefix, *self.prefix_of.values())
+        behind = (self.suffix, *self.suffix_of.values())
+        for name in (*self.mapping.values(), *(f"{text}t" for text in before), *(f"t{text}" for text in behind)):
+            check_name(name, "table")
 
     def takes(self, database: str | None, table: str | None) -> bool:
         """Whether events of a source table are taken; what an event does not say hinders nothing."""

@@ -71,6 +71,8 @@ def kafka(
     chosen = {"subscribePattern": pattern} if pattern is not None else {"subscribe": named}
     if not named.strip() or pattern == "":
         raise InvalidError("no topic is named", remedy="name topics, or pattern:<regular expression>")
+    if starting not in ("earliest", "latest") and not starting.lstrip().startswith("{"):
+        raise InvalidError("starting is earliest, latest, or Spark's JSON of offsets", given=starting)
     where = servers if isinstance(servers, str) else ",".join(servers)
     given = {"kafka.bootstrap.servers": where, "startingOffsets": starting, **chosen, **options}
     return _checked(Source("kafka", format, f"kafka {named} at {where}", given, registry))
