@@ -60,7 +60,8 @@ def create_branch(store: Store, name: str, tag: str | None = None, *, if_absent:
     """
     check_branch_name(name)
     folder = store.paths.branch(name)
-    if has_branch(store, name):
+    # A folder without a file is what a claim leaves that found no room, or died: claiming it is exclusive all the same.
+    if has_branch(store, name) and any(True for _ in store.env.storage.walk(folder)):
         if if_absent:
             return False
         raise AlreadyExistsError(f"Branch name '{name}' already exists.", table=store.paths.root)
@@ -68,7 +69,13 @@ def create_branch(store: Store, name: str, tag: str | None = None, *, if_absent:
     if by_catalog(store, "create_branch", name=name, tag=tag):
         return True
     newest = store.latest_schema().id if held is None else held.schema_id
-    if not put_new(store.env.storage, f"{folder}/{CLAIM}", claim(store.env.clock.new_uuid(), newest)):
+    try:
+        claimed = put_new(store.env.storage, f"{folder}/{CLAIM}", claim(store.env.clock.new_uuid(), newest))
+    except StorageError:
+        with suppress(StorageError):
+            store.env.storage.delete_empty(folder)
+        raise
+    if not claimed:
         raise AlreadyExistsError(f"Branch name '{name}' already exists.", table=store.paths.root)
     try:
         _fill(store, store.on_branch(name), newest, held, tag)
