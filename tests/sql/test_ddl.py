@@ -385,7 +385,7 @@ def test_names_that_nobody_knows(classic: Lake) -> None:
             ("MSCK REPAIR TABLE db.orders", UnsupportedError, "MSCK on a lake table"),
             ("LOAD DATA INPATH '/x' INTO TABLE db.orders", UnsupportedError, "LOAD on a lake table"),
             ("VACUUM db.orders", UnsupportedError, "VACUUM on a lake table"),
-            ("OPTIMIZE db.orders", UnsupportedError, r"sys\.compact"),
+            ("OPTIMIZE db.orders", UnsupportedError, r"sys\.compact\(table => 'db\.orders'\)"),
         ],
     )
     with pytest.raises(BucketlakeError):

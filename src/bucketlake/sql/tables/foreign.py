@@ -44,7 +44,10 @@ def refuse_unknown(lake: Lake, statement: str, tokens: list[Token]) -> None:
             return
         found = names.find(lake, parts)
         if found is not None:
-            raise UnsupportedError(f"{word} on a lake table", table=found.full, remedy=habits.remedy(statement))
+            remedy = habits.remedy(statement)
+            if remedy is not None and "'" not in found.full:
+                remedy = remedy.replace("'t'", f"'{found.full}'")
+            raise UnsupportedError(f"{word} on a lake table", table=found.full, remedy=remedy)
 
 
 def refuse_like(lake: Lake, statement: str) -> None:
