@@ -57,6 +57,10 @@ def bound(lake: Lake, statement: str) -> str:
         ("SELECT * FROM t", "SELECT * FROM <t> AS `t`"),
         ("SELECT /*+ BROADCAST(t) */ t.id FROM t, u x", "SELECT /*+ BROADCAST(t) */ t.id FROM <t> AS `t`, <u> x"),
         ("SELECT * FROM t TABLESAMPLE (5 ROWS) LIMIT 1", "SELECT * FROM <t> TABLESAMPLE (5 ROWS) AS `t` LIMIT 1"),
+        (
+            "SELECT * FROM t TABLESAMPLE BERNOULLI (9 PERCENT) REPEATABLE (7) JOIN u TABLESAMPLE system (2 ROWS) y",
+            "SELECT * FROM <t> TABLESAMPLE BERNOULLI (9 PERCENT) REPEATABLE (7) AS `t` JOIN <u> TABLESAMPLE system (2 ROWS) y",
+        ),
         ("SELECT * FROM t TABLESAMPLE (5 ROWS) x", "SELECT * FROM <t> TABLESAMPLE (5 ROWS) x"),
         (
             "SELECT * FROM t TABLESAMPLE (9 PERCENT) REPEATABLE (7)",

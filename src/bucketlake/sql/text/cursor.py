@@ -96,9 +96,11 @@ class Cursor:
 
     def sample(self) -> int | None:
         """Step over a TABLESAMPLE clause if one comes next: where it ends."""
-        if not self.sees("TABLESAMPLE", "("):
+        ways = (("TABLESAMPLE",), ("TABLESAMPLE", "BERNOULLI"), ("TABLESAMPLE", "SYSTEM"))
+        way = next((way for way in ways if self.sees(*way, "(")), None)
+        if way is None:
             return None
-        self.at += 1
+        self.at += len(way)
         for _ in range(2):
             self.expect("(")
             self.until(")")
