@@ -23,7 +23,7 @@ from bucketlake.types.model import arrow_schema
 
 SCHEMA = pa.schema([("p", pa.string()), ("k", pa.int64()), ("v", pa.string())])
 QUIET = {"write-only": "true", "file.format": "parquet"}
-Row = tuple[str, int, str]
+Row = tuple[str, int, str | None]
 
 
 def table_of(folder: Path, keys: Sequence[str] = ("p", "k"), parts: Sequence[str] = ("p",), **options: str) -> Table:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.check.forged import live, newest, path_of, put, settle, some, table_of, with_file
+from tests.check.forged import live, newest, path_of, put, rows, settle, some, table_of, with_file
 
 from bucketlake import CorruptError
 from bucketlake.format.metadata.manifest import SEQUENCE, FileKind
@@ -49,3 +49,12 @@ def test_an_entry_of_a_partition_that_its_list_hides_ends_an_expiry(tmp_path: Pa
     with pytest.raises(CorruptError, match=rf"{forged.file_name}.*p=y"):
         table.refresh().expire_snapshots(retain_max=1, retain_min=1)
     assert store.snapshot_ids() == before and path_of(table, hidden).exists()
+
+
+def test_a_number_of_nulls_below_zero_is_not_known(tmp_path: Path) -> None:
+    table = table_of(tmp_path, (), bucket="-1")
+    table.write_arrow(rows(("x", 1, "a"), ("x", 2, None)))
+    (one,) = live(table.refresh())
+    settle(table, [with_file(one, value_stats=replace(one.file.value_stats, null_counts=(0, 0, -1)))])
+    assert table.refresh().to_arrow("v IS NULL").column("k").to_pylist() == [2]
+    assert table.refresh().to_arrow("v IS NOT NULL").column("k").to_pylist() == [1]

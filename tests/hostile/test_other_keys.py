@@ -21,6 +21,7 @@ CHANGES: dict[str, Callable[[Table], object]] = {
     "delete": lambda table: table.delete("v = 'x'"),
     "read": lambda table: table.to_arrow(),
     "read keys": lambda table: table.to_arrow("k > 1010"),
+    "delete keys": lambda table: table.delete("k < 5"),
 }
 
 
@@ -33,7 +34,7 @@ def made(folder: Path, **options: str) -> Table:
     return table
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", ["compact", "delete", "read", "read keys"])
 @pytest.mark.parametrize("format", ["parquet", "orc", "avro"])
 def test_a_file_in_the_place_of_another_is_not_merged(tmp_path: Path, format: str, change: str) -> None:
     table = made(tmp_path, **{"file.format": format})
@@ -66,6 +67,21 @@ def test_what_no_writer_writes_is_not_written_again(
     with pytest.raises(CorruptError, match=f"{said}.*{wrong.file.file_name}"):
         table.refresh().compact()
     assert len(table.refresh().snapshots()) == 1
+
+
+@pytest.mark.parametrize("change", ["read", "delete keys", "compact"])
+def test_numbers_beyond_the_greatest_recorded_are_told(tmp_path: Path, change: str) -> None:
+    """New rows would be numbered below those of the file, and lose to them."""
+    table = keyed(tmp_path)
+    rows = [(1, 50, 0, "c"), (4, 51, 0, "d")]
+    wrong = with_file(file_of(table, live(table)[0], key_values(table, rows)), max_sequence_number=20)
+    settle(table, [*live(table), wrong])
+    with pytest.raises(CorruptError, match=f"greater sequence numbers.*{wrong.file.file_name}"):
+        CHANGES[change](table.refresh())
+    assert table.refresh().fsck("keys").errors
+    table.repair(table.fsck("keys"), dry_run=False)
+    table.refresh().write_arrow(pa.table([["x"], [4], ["new"]], names=["p", "k", "v"]))
+    assert [row for row in read(table) if row[1] in (1, 4)] == [("x", 1, "c"), ("x", 4, "new")]
 
 
 def test_a_key_that_is_there_twice_is_merged(tmp_path: Path) -> None:

@@ -124,12 +124,21 @@ def _(folder: Path) -> tuple[Table, list[Row] | None]:
     return table, found
 
 
-@case("sequence-outside")
+@case("sequence-beyond")
 def _(folder: Path) -> tuple[Table, list[Row] | None]:
     table = packed(folder)
     found = read(table)
     (one,) = live(table)
     settle(table, [with_file(one, max_sequence_number=one.file.min_sequence_number)])
+    return table, found
+
+
+@case("sequence-outside")
+def _(folder: Path) -> tuple[Table, list[Row] | None]:
+    table = packed(folder)
+    found = read(table)
+    (one,) = live(table)
+    settle(table, [with_file(one, min_sequence_number=one.file.max_sequence_number)])
     return table, found
 
 

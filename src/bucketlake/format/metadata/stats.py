@@ -229,4 +229,5 @@ def decode_stats_columns(
 
 
 def _at(counts: tuple[int | None, ...] | None, index: int) -> int | None:
-    return counts[index] if counts is not None and index < len(counts) else None
+    count = counts[index] if counts is not None and index < len(counts) else None
+    return count if count is not None and count >= 0 else None  # below 0 is no number of nulls

@@ -161,9 +161,10 @@ class _Keys:
                 yield "delete-count", f"{self.deletes} deletes, {file.delete_row_count} are recorded", 1
         if self.numbers and not self.store.options.get("sequence.snapshot-ordering"):
             low, high = min(self.numbers), max(self.numbers)
-            if low < file.min_sequence_number or high > file.max_sequence_number:
-                known = f"{file.min_sequence_number} to {file.max_sequence_number}"
-                yield "sequence-outside", f"{low} to {high}, {known} are recorded", 1
+            if high > file.max_sequence_number:
+                yield "sequence-beyond", f"up to {high}, {file.max_sequence_number} is recorded", 1
+            if low < file.min_sequence_number:
+                yield "sequence-outside", f"from {low} on, {file.min_sequence_number} is recorded", 1
 
     def _beyond(self) -> Iterator[tuple[str, str, int]]:
         if {self.edges[0], self.edges[-1]} == {self.file.min_key, self.file.max_key}:

@@ -34,7 +34,8 @@ def within_bounds(
     store: Store, folder: str, file: DataFile, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The batches of a keyed file in a bucket's folder as they come, key columns among them, once each is known to
-    begin and end within the keys that are recorded, and its first key column to ascend; rows may be left out.
+    begin and end within the keys that are recorded, its first key column to ascend, and its sequence numbers to end
+    with the greatest that is recorded; rows may be left out.
 
     Files in no order of keys pass as they are: pending ones, and those of clustered tables above level 0.
     Raises: CorruptError.
@@ -42,7 +43,9 @@ def within_bounds(
     if is_pending(folder) or (store.schema.clustered and file.level > 0):
         yield from batches
         return
-    check = _Check(KeyOrder(store.schema.key_fields), file, store.paths.file_path(folder, file))
+    own = not store.options.get("sequence.snapshot-ordering")  # else a file's range is the snapshot that it came with
+    greatest = file.max_sequence_number if own else SEQUENCE[1]
+    check = _Check(KeyOrder(store.schema.key_fields), file, greatest, store.paths.file_path(folder, file))
     for batch in batches:
         if batch.num_rows:
             check.look(batch)
@@ -52,10 +55,10 @@ def within_bounds(
 class _Check:
     """What is known of one file."""
 
-    __slots__ = ("_bounds", "_file", "_order", "_path")
+    __slots__ = ("_bounds", "_file", "_greatest", "_order", "_path")
 
-    def __init__(self, order: KeyOrder, file: DataFile, path: str) -> None:
-        self._order, self._file, self._path = order, file, path
+    def __init__(self, order: KeyOrder, file: DataFile, greatest: int, path: str) -> None:
+        self._order, self._file, self._greatest, self._path = order, file, greatest, path
         self._bounds: tuple[Bound, Bound] | None = None
 
     def look(self, batch: pa.RecordBatch) -> None:
@@ -63,8 +66,16 @@ class _Check:
         order, numbers = self._order, batch.column(SEQUENCE_FIELD.name)
         if any(batch.column(item.name).null_count for item in order.fields):
             self._refuse("a file has rows without a key")
-        if numbers.null_count or not _given(numbers):
+        low, high = pc.min_max(numbers).as_py().values()
+        if numbers.null_count or low < SEQUENCE[0] or high > SEQUENCE[1]:
             self._refuse("a file has sequence numbers that no writer gives")
+        self._look_at_keys(batch)
+        if high > self._greatest:
+            # The smallest is not looked at: pypaimon gives the files that it rolls one after the other too great ones.
+            self._refuse("a file has greater sequence numbers than are recorded, to which newer rows may lose")
+
+    def _look_at_keys(self, batch: pa.RecordBatch) -> None:
+        order = self._order
         if any(item.type.root is Root.CHAR for item in order.fields):
             return  # some formats give trailing blanks back, others not
         if self._bounds is None:
@@ -78,11 +89,6 @@ class _Check:
 
     def _refuse(self, what: str) -> NoReturn:
         raise CorruptError(what, path=self._path, level=self._file.level, remedy=REMEDY)
-
-
-def _given(numbers: pa.Array) -> bool:
-    low, high = pc.min_max(numbers).as_py().values()
-    return bool(SEQUENCE[0] <= low and high <= SEQUENCE[1])
 
 
 def _descends(column: pa.Array) -> bool:
