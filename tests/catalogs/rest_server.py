@@ -63,6 +63,7 @@ class Server:
         self.names: dict[str, str] = {}  # table -> folder's name
         self.external: set[str] = set()
         self.databases: dict[str, dict[str, str]] = {}
+        self.database_ids: dict[str, str] = {}
         self.views: dict[str, dict[str, Any]] = {}
         self.newest: dict[str, dict[str, Any]] = {}
         self.statistics: list[dict[str, Any]] = []
@@ -133,6 +134,7 @@ class Server:
         if given["name"] in self.databases:
             raise Refused(409, "DATABASE", given["name"])
         self.databases[given["name"]] = given.get("options") or {}
+        self.database_ids[given["name"]] = str(uuid.uuid4())
 
     def _database(self, name: str) -> dict[str, str]:
         if name not in self.databases:
@@ -142,7 +144,7 @@ class Server:
     def _getDatabase(self, given: Any, query: Any, database: str) -> Any:
         options = self._database(database)
         place = f"{self.folder}/{database}.db"
-        return {"id": database, "name": database, "location": place, "options": options, **AUDIT}
+        return {"id": self.database_ids[database], "name": database, "location": place, "options": options, **AUDIT}
 
     def _dropDatabase(self, given: Any, query: Any, database: str) -> Any:
         self._database(database)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -260,7 +260,80 @@ def test_two_writers_of_two_handles_rebase(server: Server, catalog: Catalog) -> 
     assert [snapshot.id for snapshot in one.snapshots()] == [1, 2]
 
 
+@pytest.mark.parametrize("place", [ROWS, None])
+def test_a_handle_does_nothing_to_another_table_that_has_its_name(catalog: Catalog, place: Any) -> None:
+    """All but commits are asked for by name alone."""
+    table = catalog.create_table("db.t", SCHEMA)
+    table.write_arrow(ROWS)
+    catalog.rename_table("db.t", "db.moved")
+    another = catalog.create_table("db.t", SCHEMA)
+    for _ in range(3 if place else 0):
+        another.write_arrow(ROWS)
+    acts: list[Callable[[], Any]] = [
+        table.to_arrow,
+        lambda: table.write_arrow(ROWS),
+        lambda: table.alter(SetOption("my.key", "1")),
+        lambda: table.rollback_to(1),
+        lambda: table.create_branch("b"),
+        lambda: table.expire_snapshots(retain_max=1, retain_min=1),
+    ]
+    for act in acts:
+        with pytest.raises(NotFoundError, match="another one has its name"):
+            act()
+    found = catalog.table("db.t")
+    assert found.to_arrow().num_rows == (6 if place else 0) and not found.branches()
+    assert "my.key" not in found.schema.options
+    assert catalog.table("db.moved").to_arrow().num_rows == 2
+
+
 # ---------------------------------------------------------------------------------------------- the server's answers
+
+
+@pytest.mark.parametrize("operation", ["dropTable", "dropDatabase"])
+def test_a_removal_whose_answer_is_lost_leaves_what_others_make_then(
+    server: Server, catalog: Catalog, operation: str
+) -> None:
+    catalog.create_table("db.t", SCHEMA).write_arrow(ROWS)
+    other, lost = opened(server), [True]
+
+    def meanwhile(name: str, after: bool) -> Any:
+        if name != operation or not after or not lost:
+            return None
+        lost.clear()
+        other.create_database("db", ignore_if_exists=True)
+        other.create_table("db.t", SCHEMA).write_arrow(ROWS)
+        return "drop"
+
+    server.fault = meanwhile
+    if operation == "dropTable":
+        catalog.drop_table("db.t")
+    else:
+        catalog.drop_database("db", cascade=True)
+    assert other.table("db.t").to_arrow().num_rows == 2
+
+
+def test_changes_whose_answer_is_lost(server: Server, catalog: Catalog) -> None:
+    """A rename is looked for; of others it is said that it is not known."""
+    table = catalog.create_table("db.t", SCHEMA)
+    for _ in range(2):
+        table.write_arrow(ROWS)
+    changes = {"alterTable", "rollbackTable", "createBranch", "alterDatabase"}
+    server.fault = lambda name, after: "drop" if after and name in {*changes, "renameTable"} else None
+    acts: list[Callable[[], Any]] = [
+        lambda: table.alter(SetOption("my.key", "1")),
+        lambda: table.rollback_to(1),
+        lambda: table.create_branch("b"),
+        lambda: catalog.metastore.alter_database("db", {"a": "1"}),
+    ]
+    for act in acts:
+        with pytest.raises(StorageError, match="it is not known whether"):
+            act()
+    catalog.rename_table("db.t", "db.u")
+    assert catalog.list_tables("db") == ["u"]
+    server.fault = lambda name, after: "drop" if not after and name == "renameTable" else None
+    with pytest.raises(StorageError, match="it is not known whether"):
+        catalog.rename_table("db.u", "db.t")
+    assert catalog.list_tables("db") == ["u"]
 
 
 def test_reads_are_tried_again_and_changes_are_not(server: Server, catalog: Catalog) -> None:

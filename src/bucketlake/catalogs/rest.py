@@ -107,11 +107,12 @@ class RestMetastore:
         """See Metastore."""
         removals = [key for key, value in changes.items() if value is None]
         updates = {key: value for key, value in changes.items() if value is not None}
-        self.client.post("databases", name, body={"removals": removals, "updates": updates})
+        body = {"removals": removals, "updates": updates}
+        self.client.post_change("alter the database", "databases", name, body=body)
 
     def drop_database(self, name: str, cascade: bool) -> None:
         """See Metastore."""
-        self.client.delete("databases", name)
+        self.client.remove("databases", name)
 
     def database_path(self, name: str) -> str:
         """See Metastore."""
@@ -184,7 +185,8 @@ class RestMetastore:
             return False
         if published.store.latest_schema().id != published.store.schema.id:
             return False
-        return self.drop_table(name)
+        wanted = found.env.keeper.table_id if isinstance(found.env.keeper, RestKeeper) else None
+        return self.client.remove("databases", name.database, "tables", name.table, wanted=wanted)
 
     def adopt(self, name: Identifier) -> None:
         """Refused: files are not put into the place of a table that the server has not made."""
@@ -192,16 +194,27 @@ class RestMetastore:
 
     def drop_table(self, name: Identifier) -> bool:
         """See Metastore."""
-        return self.client.delete("databases", name.database, "tables", name.table)
+        return self.client.remove("databases", name.database, "tables", name.table)
 
     def rename_table(self, old: Identifier, new: Identifier) -> None:
         """See Metastore."""
         ends = {"source": old, "destination": new}
         body = {end: {"database": name.database, "object": name.table} for end, name in ends.items()}
+        before = self._id_of(old)
         try:
-            self.client.post("tables", "rename", body=body)
+            self.client.post_change(f"rename {old.text} to {new.text}", "tables", "rename", body=body)
         except AlreadyExistsError as error:
             raise AlreadyExistsError("table exists", table=new.text) from error
+        except StorageError:
+            if before is None or self._id_of(new) != before:
+                raise
+
+    def _id_of(self, name: Identifier) -> str | None:
+        """The id of a table; None without one."""
+        try:
+            return str(self.client.get("databases", name.database, "tables", name.table)["id"])
+        except (NotFoundError, KeyError):
+            return None
 
     # ---- views
 
@@ -243,7 +256,7 @@ class RestMetastore:
 
     def drop_view(self, name: Identifier) -> bool:
         """See Metastore."""
-        return self.client.delete("databases", name.database, "views", name.table)
+        return self.client.remove("databases", name.database, "views", name.table)
 
     def __reduce__(self) -> tuple[object, ...]:
         raise InvalidError(

@@ -1,7 +1,7 @@
 """A REST catalog's server over HTTP, by Apache Paimon's document of its interface: requests, pages, errors, retries.
 
     client = connected(options, clock)       the handshake: what the server adds to the options, and its prefix
-    client.get(…), client.post(…), client.delete(…), client.pages(…)
+    client.get(…), client.post(…), client.remove(…), client.pages(…)
 
 What is asked for is asked again where the answer is lost, a bounded number of times; what changes something is sent
 once, and whoever sent it looks what became of it. The token goes to the server named in `uri` and nowhere else:
@@ -14,7 +14,7 @@ Spec: docs/catalogs.md#rest
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 from urllib.parse import quote_plus, urlencode
@@ -65,8 +65,39 @@ class RestClient:
         sent = json.dumps(body, ensure_ascii=False).encode()
         return self._read(self._sent("POST", self._url(path, None), sent), path)
 
-    def delete(self, *path: str) -> bool:
-        """Remove what is at a place; False where nothing is. What an earlier try has removed counts as removed."""
+    def post_change(self, what: str, *path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Tell the server to do something, once, where nobody looks what became of it. `what`: for the error."""
+        try:
+            return self.post(*path, body=body)
+        except StorageError as error:
+            raise StorageError(
+                f"it is not known whether the catalog's server did this: {what}",
+                request="/".join(path),
+                reason=str(error),
+                remedy="look whether it is done before trying again",
+            ) from error
+
+    def remove(self, *path: str, wanted: str | None = None) -> bool:
+        """Remove what is at a place and has an id; False where nothing is. What was put there by others once it was
+        gone stays, also where an answer is lost. `wanted`: its id, None: of what is there now."""
+        try:
+            there = self.get(*path).get("id")
+        except NotFoundError:
+            return False
+        if wanted is not None and there != wanted:
+            return False
+
+        def stays() -> bool:
+            try:
+                return bool(self.get(*path).get("id") == there)
+            except NotFoundError:
+                return False
+
+        return self.delete(*path, stays=stays)
+
+    def delete(self, *path: str, stays: Callable[[], bool] | None = None) -> bool:
+        """Remove what is at a place; False where nothing is. What an earlier try has removed counts as removed; `stays`
+        is asked after one whose answer is lost."""
         lost = False
         for number in range(TRIES):
             try:
@@ -79,6 +110,8 @@ class RestClient:
                     raise
                 lost = True
                 self._pause(number, error)
+                if stays is not None and not stays():
+                    return True
         return False
 
     def pages(self, part: str, *path: str) -> Iterator[Any]:

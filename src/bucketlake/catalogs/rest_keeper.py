@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import field
 from typing import Any
 
 from bucketlake.catalogs.names import Identifier
@@ -38,6 +39,7 @@ class RestKeeper:
     client: RestClient
     name: Identifier
     table_id: str
+    _seen: set[str] = field(default_factory=set, compare=False, repr=False)  # the uuid of a snapshot known as its own
 
     manages = True
 
@@ -61,6 +63,8 @@ class RestKeeper:
         success = told.get("success")
         if not isinstance(success, bool):
             raise StorageError("the catalog's server did not say whether it committed", table=self.name.text)
+        if success:
+            self._see(snapshot.get("uuid"))
         return success
 
     def put_schema(self, storage: Storage, path: str, data: bytes) -> bool:
@@ -73,13 +77,31 @@ class RestKeeper:
             found = self.client.get(*self._path(branch), "snapshot")
         except NotFoundError as error:
             if str(error.details.get("resource", "")).upper() == "SNAPSHOT":
+                self._check()
                 return None
             raise
         with decoding("not a snapshot of a REST catalog", self.name.text):
             inner = found["snapshot"]
-            if inner is None:
-                return None
-            return json.dumps(inner["snapshot"]).encode()
+            snapshot = None if inner is None else dict(inner["snapshot"])
+        if snapshot is None or snapshot.get("uuid") not in self._seen:
+            self._check()
+            self._see(None if snapshot is None else snapshot.get("uuid"))
+        return None if snapshot is None else json.dumps(snapshot).encode()
+
+    def _see(self, uuid: Any) -> None:
+        self._seen.clear()
+        if isinstance(uuid, str):
+            self._seen.add(uuid)
+
+    def _check(self) -> None:
+        """NotFoundError where the name is another table's by now: all but commits are asked for by name alone."""
+        found = self.client.get("databases", self.name.database, "tables", self.name.table)
+        if str(found.get("id")) != self.table_id:
+            raise NotFoundError(
+                "the table was dropped or renamed, and another one has its name now",
+                table=self.name.text,
+                remedy="open it again by its name of today",
+            )
 
     def call(self, operation: str, branch: str, **given: Any) -> Any:
         """See Keeper."""
@@ -91,18 +113,21 @@ class RestKeeper:
             "rename_branch": self._rename_branch,
             "forward_branch": self._forward_branch,
         }
+        self._check()
         return doing[operation](branch, **given)
 
     def _alter(self, branch: str, changes: Any) -> None:
-        self.client.post(*self._path(branch), body=changes_to_json(changes))
+        self.client.post_change("alter the table", *self._path(branch), body=changes_to_json(changes))
 
     def _rollback(self, branch: str, snapshot: int | None = None, tag: str | None = None) -> None:
         instant = {"type": "tag", "tagName": tag} if tag is not None else {"type": "snapshot", "snapshotId": snapshot}
-        self.client.post(*self._path(branch), "rollback", body={"instant": instant, "fromSnapshot": None})
+        body = {"instant": instant, "fromSnapshot": None}
+        self.client.post_change("roll the table back", *self._path(branch), "rollback", body=body)
 
     def _create_branch(self, branch: str, name: str, tag: str | None) -> None:
         try:
-            self.client.post(*self._path(branch), "branches", body={"branch": name, "fromTag": tag})
+            body = {"branch": name, "fromTag": tag}
+            self.client.post_change("create the branch", *self._path(branch), "branches", body=body)
         except AlreadyExistsError as error:
             raise AlreadyExistsError(f"Branch name '{name}' already exists.", table=self.name.text) from error
         except NotFoundError as error:
@@ -113,10 +138,12 @@ class RestKeeper:
             raise NotFoundError(f"Branch name '{name}' doesn't exist.", table=self.name.text)
 
     def _rename_branch(self, branch: str, name: str, target: str) -> None:
-        self.client.post(*self._path(branch), "branches", name, "rename", body={"toBranch": target})
+        path = (*self._path(branch), "branches", name, "rename")
+        self.client.post_change("rename the branch", *path, body={"toBranch": target})
 
     def _forward_branch(self, branch: str, name: str) -> None:
-        self.client.post(*self._path(branch), "branches", name, "forward", body={"branch": name})
+        path = (*self._path(branch), "branches", name, "forward")
+        self.client.post_change("forward to the branch", *path, body={"branch": name})
 
     def _path(self, branch: str) -> tuple[str, ...]:
         name = self.name.table if branch == "main" else f"{self.name.table}$branch_{branch}"
