@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
-from bucketlake.catalogs.files import FileSystem
+from bucketlake.catalogs.files import FileSystem, has_schema
 from bucketlake.catalogs.model import DialectChange, Found, Metastore, View, not_empty
 from bucketlake.catalogs.names import (
     DEFAULT_DATABASE,
@@ -232,7 +232,9 @@ class Catalog:
         given = {**given_options(options), **branch}
         try:
             table = tables.open_table(here.path, here.env, name=found.text, options=given)
-        except NotFoundError:
+        except NotFoundError as error:
+            if self.metastore.kind == "jdbc" and not found.branch and not has_schema(here.env, here.path):
+                raise _without_folder(found, here.path) from error
             if sure or self.metastore.find(found) is not None:
                 raise
             raise self._no_table(found) from None
@@ -534,6 +536,17 @@ def _view(table: Table, system: str | None, name: str) -> system_tables.RowView 
     if found is not None and found.name == system_tables.ROW_TRACKING:
         registry.check_row_tracking(table.store, name)
     return found
+
+
+def _without_folder(name: Identifier, path: str) -> NotFoundError:
+    return NotFoundError(
+        "the catalog's database knows a table that does not lie in its folder: a RENAME TABLE was interrupted, or the "
+        "folder was removed",
+        table=name.text,
+        path=path,
+        remedy=f"CALL sys.repair('{name.database}') takes up a folder of its old name; DROP TABLE takes this name "
+        "from the database",
+    )
 
 
 def _refuse_moving(here: Found, name: Identifier) -> None:

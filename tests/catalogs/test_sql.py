@@ -304,6 +304,17 @@ def test_a_rename_that_fails_gives_the_name_back(catalog: Catalog, tmp_path: Pat
     assert catalog.table("t").to_arrow().num_rows == 0
 
 
+def test_a_rename_that_died_before_its_folder_moved_is_told_and_mended(catalog: Catalog) -> None:
+    catalog.create_table("t", SCHEMA).write_arrow(ROWS)
+    rows(catalog).rename_table(("default", "t"), ("default", "u"))
+    with pytest.raises(NotFoundError, match=r"RENAME TABLE was interrupted.*sys\.repair\('default'\).*DROP TABLE"):
+        catalog.table("u")
+    assert repair(catalog, "default") == ["default.t"]
+    catalog.drop_table("u")
+    catalog.rename_table("t", "u")
+    assert catalog.list_tables() == ["u"] and catalog.table("u").to_arrow().num_rows == 2
+
+
 def test_a_table_made_under_the_name_that_a_rename_is_about_to_take_stays(
     options: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
