@@ -101,6 +101,23 @@ def test_it_is_there_once_or_refused_where_its_snapshot_may_have_expired(fault: 
     assert refused
 
 
+def test_a_table_put_back_from_a_copy_is_told_from_its_checkpoint() -> None:
+    """Batches between the copy and the checkpoint would be missing."""
+    storage = ready()
+    copy = MapStorage()
+    copy.files.update(storage.files)
+    for number in (1, 2):
+        write(table_on(storage), number)
+    clear_cache()
+    with pytest.raises(InvalidError, match=r"lacks batches .*batch=3, written=0"):
+        write(table_on(copy), 3)
+    write(table_on(copy), 1)
+    write(table_on(copy), 2, "")
+    write(table_on(copy), 3)
+    assert numbers(table_on(copy)) == [0, 0, 1, 1, 3, 3]
+    write(table_on(copy), 7, first=True)  # a function of the user's may leave batches out
+
+
 def test_checkpoints_that_are_older_or_of_another_table() -> None:
     storage = ready()
     table = table_on(storage)

@@ -62,8 +62,9 @@ class _Begun:
 def committed(store: Store, batch: BatchName) -> Snapshot | bool:
     """The snapshot that a batch has made, True where it made none, False where it is still to be written.
 
-    Errors: InvalidError where the query's checkpoint is older than what it has written, another's, or gives other rows
-    under the same number; CommitUnknownError where the snapshot that tells has expired.
+    Errors: InvalidError where the query's checkpoint is older than what it has written, or newer than what the table
+    has of it, another's, or gives other rows under the same number; CommitUnknownError where the snapshot that tells
+    has expired.
     """
     begun, last = _begun(store, batch.query), _newest_of(store, batch.query)
     newest = max(begun.batch if begun is not None else -1, last.commit_identifier if last is not None else -1)
@@ -83,6 +84,16 @@ def committed(store: Store, batch: BatchName) -> Snapshot | bool:
             query=batch.query,
             batch=batch.number,
             remedy="use a checkpoint of its own for each table",
+        )
+    if newest < batch.number - 1 and not batch.first:
+        raise InvalidError(
+            "the table lacks batches that the query's checkpoint says are written: their rows would be missing",
+            table=store.paths.root,
+            query=batch.query,
+            batch=batch.number,
+            written=newest,
+            remedy="a branch, or a table put back from an older copy, goes on with the checkpoint of that time; or "
+            "start a query with a new one",
         )
     if newest < batch.number:
         return False
