@@ -14,7 +14,7 @@ from tests import quick
 
 from bucketlake import cdc
 from bucketlake.cli.app import run
-from bucketlake.errors import InvalidError, NotFoundError
+from bucketlake.errors import CorruptError, InvalidError, NotFoundError
 from bucketlake.spark.session import Lake
 
 from .feeds import debezium
@@ -53,6 +53,17 @@ def test_a_stream_of_files(lake: Lake, tmp_path: Path) -> None:
     assert len(lake.table("db.t").snapshots()) == 2
     with pytest.raises(InvalidError, match="another synchronisation"):
         cdc.sync_table(lake, source, "db.u", checkpoint, trigger=once)
+    foreign = tmp_path / "foreign"  # of a query that has run for long: Spark keeps the newest notes alone
+    for kind in ("offsets", "commits"):
+        (foreign / kind).mkdir(parents=True)
+        (foreign / kind / "150").write_text("v1\n{}")
+    with pytest.raises(InvalidError, match="the checkpoint is of another query"):
+        cdc.sync_table(lake, source, "db.u", str(foreign), trigger=once)
+    (foreign / "metadata").touch()
+    with pytest.raises(CorruptError, match=f"{foreign}/metadata"):
+        cdc.sync_table(lake, source, "db.u", str(foreign), trigger=once)
+    with pytest.raises(CorruptError, match=f"{foreign}/metadata"):
+        lake.table("db.t").write_stream(lake.table("db.t").read_stream(), str(foreign), trigger=once)
 
 
 def test_the_command(classic: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

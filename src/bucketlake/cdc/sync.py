@@ -6,6 +6,7 @@ Spec: docs/cdc.md
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, fields, replace
 from typing import Any
 
@@ -278,7 +279,9 @@ def _start(lake: Lake, source: Source, job: Job, checkpoint: str, how: How) -> S
     _check_patterns(lake, job.rules)
     checkpoint = absolute(str(checkpoint))
     events = source.load(lake.spark)  # a source that is not there takes no checkpoint
-    _bind(Checkpoint(checkpoint, job.catalog.env), job)
+    folder = Checkpoint(checkpoint, job.catalog.env)
+    folder.check()
+    _bind(folder, job)
     name = how.query_name or f"cdc {job.target} {lake.catalog.env.clock.new_uuid()[:8]}"
     sink = CdcSink(job, Query(name, checkpoint, lake.spark, job.catalog.env))
     stream = events.writeStream.queryName(name).option("checkpointLocation", checkpoint)
@@ -289,15 +292,8 @@ def _start(lake: Lake, source: Source, job: Job, checkpoint: str, how: How) -> S
 
 def _bind(checkpoint: Checkpoint, job: Job) -> None:
     """Refuse a checkpoint of something else, where it can be read here; else its first batch does."""
-    try:
-        began = True
-        try:
-            checkpoint.read("commits/0")
-        except NotFoundError:
-            began = False
-        bind(checkpoint, job.binding, began)
-    except UnsupportedError:
-        return
+    with suppress(UnsupportedError):
+        bind(checkpoint, job.binding, checkpoint.has_begun())
 
 
 def _check_patterns(lake: Lake, rules: Rules) -> None:

@@ -24,6 +24,7 @@ from typing import Any
 from bucketlake.env.env import Env
 from bucketlake.env.object_store import open_beside
 from bucketlake.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError, did_you_mean
+from bucketlake.file_names import number_of
 from bucketlake.format.guard import decoding, json_object, text
 from bucketlake.ops.stream.batches import BatchName
 from bucketlake.types.wall_clock import epoch_of
@@ -57,6 +58,20 @@ class Checkpoint:
             if not text(found) or not found:
                 raise ValueError(f"id is {found!r:.40}")
             return str(found)
+
+    def check(self) -> None:
+        """CorruptError where its metadata is damaged, as by a power failure; Spark tells a parser's error of it."""
+        with suppress(UnsupportedError):
+            self.query()
+
+    def has_begun(self) -> bool:
+        """Whether a batch is noted in it; Spark keeps notes of the newest alone. UnsupportedError as `read`."""
+        try:
+            env, root = open_beside(self.env, self.folder)
+            notes = [info.name for kind in ("offsets", "commits") for info in env.storage.list(f"{root}/{kind}")]
+        except Exception as error:
+            raise self._unreadable(error) from error
+        return any(number_of(name) is not None for name in notes)
 
     def noted(self, batch: int) -> Noted:
         """What is noted of a batch before it runs; nothing where that cannot be read here."""

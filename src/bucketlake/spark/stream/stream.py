@@ -114,6 +114,7 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, how: Streaming) -
     name = how.name or f"{table.name} {table.store.env.clock.new_uuid()[:8]}"
     batches: deque[BatchDone] | None = None if is_connect(spark) else deque(maxlen=KEPT)
     query_of = Query(name, str(how.checkpoint), spark, table.store.env)
+    query_of.folder.check()
     sink = Sink(table, query_of, Written(how.mode, told=how.told), batches)
     stream = frame.writeStream.queryName(name).outputMode(how.mode).option("checkpointLocation", str(how.checkpoint))
     if how.trigger is not None:
