@@ -199,6 +199,21 @@ def test_views(catalog: Catalog) -> None:
         catalog.drop_view("db.v")
 
 
+@pytest.mark.parametrize("status", [400, 500, "drop"])
+def test_a_view_stays_where_the_server_does_not_take_its_successor(
+    server: Server, catalog: Catalog, status: Any
+) -> None:
+    view = View(
+        (DataField(0, "id", parse_type_text("BIGINT")),), "SELECT 1L id", {"flink": "x"}, "a comment", {"a": "b"}
+    )
+    catalog.create_view("db.v", view)
+    faults = iter([status])
+    server.fault = lambda name, after: next(faults, None) if name == "createView" and not after else None
+    with pytest.raises((InvalidError, StorageError)):
+        catalog.create_view("db.v", replace(view, query="SELECT 2L id"), replace=True)
+    assert catalog.view("db.v") == view
+
+
 # ---------------------------------------------------------------------------------------------- commits
 
 

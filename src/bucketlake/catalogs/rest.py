@@ -6,6 +6,7 @@ Spec: docs/catalogs.md#rest
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ from bucketlake.env.env import Clock, Env, SystemClock
 from bucketlake.env.object_store import STORAGE_PREFIXES, open_env, storage_for
 from bucketlake.errors import (
     AlreadyExistsError,
+    BucketlakeError,
+    CorruptError,
     InvalidError,
     NotFoundError,
     StorageError,
@@ -92,7 +95,8 @@ class RestMetastore:
     def create_database(self, name: str, properties: Mapping[str, str]) -> None:
         """See Metastore."""
         try:
-            self.client.post("databases", body={"name": name, "options": dict(properties)})
+            body = {"name": name, "options": dict(properties)}
+            self.client.post_change(f"create the database {name}", "databases", body=body)
         except AlreadyExistsError as error:
             raise AlreadyExistsError("database exists", database=name) from error
 
@@ -166,16 +170,9 @@ class RestMetastore:
             "schema": schema_to_json(draft.store.schema),
         }
         try:
-            self.client.post("databases", name.database, "tables", body=body)
+            self.client.post_change(f"create the table {name.text}", "databases", name.database, "tables", body=body)
         except AlreadyExistsError:
             return False
-        except StorageError as error:
-            raise StorageError(
-                "it is not known whether the catalog's server made the table",
-                table=name.text,
-                reason=str(error),
-                remedy="look whether it is there before making it again",
-            ) from error
         return True
 
     def withdraw(self, published: Table, name: Identifier) -> bool:
@@ -227,6 +224,10 @@ class RestMetastore:
 
     def view(self, name: Identifier) -> View | None:
         """See Metastore."""
+        schema = self._view_of(name)
+        return None if schema is None else view_from_json(schema, name.text)
+
+    def _view_of(self, name: Identifier) -> dict[str, Any] | None:
         try:
             found = self.client.get("databases", name.database, "views", name.table)
         except (UnsupportedError, NotFoundError):
@@ -235,15 +236,28 @@ class RestMetastore:
             schema = found["schema"]
             if not isinstance(schema, dict):
                 raise ValueError("it has no schema")
-        return view_from_json(schema, name.text)
+            return schema
 
     def create_view(self, name: Identifier, view: View, replace: bool) -> None:
-        """See Metastore. The document has no replacing: a view that is there is dropped first."""
-        body = {"identifier": {"database": name.database, "object": name.table}, "schema": view_to_json(view)}
+        """See Metastore. The document has no replacing: a view that is there is dropped first, and made again where the
+        server does not take the new one."""
+        before: dict[str, Any] | None = None
         if replace:
+            with suppress(CorruptError):  # a damaged one is made anew
+                before = self._view_of(name)
             self.drop_view(name)
         try:
-            self.client.post("databases", name.database, "views", body=body)
+            self._make_view(name, view_to_json(view))
+        except BaseException:
+            if before is not None:
+                with suppress(BucketlakeError):
+                    self._make_view(name, before)
+            raise
+
+    def _make_view(self, name: Identifier, schema: Mapping[str, Any]) -> None:
+        body = {"identifier": {"database": name.database, "object": name.table}, "schema": schema}
+        try:
+            self.client.post_change(f"create the view {name.text}", "databases", name.database, "views", body=body)
         except AlreadyExistsError as error:
             raise AlreadyExistsError("view exists", view=name.text) from error
 
@@ -252,7 +266,8 @@ class RestMetastore:
         told = {"action": f"{change.action}Dialect", "dialect": change.dialect}
         if change.query is not None:
             told["query"] = change.query
-        self.client.post("databases", name.database, "views", name.table, body={"changes": [told]})
+        path = ("databases", name.database, "views", name.table)
+        self.client.post_change(f"alter the view {name.text}", *path, body={"changes": [told]})
 
     def drop_view(self, name: Identifier) -> bool:
         """See Metastore."""
