@@ -61,6 +61,24 @@ def bound(lake: Lake, statement: str) -> str:
             "SELECT * FROM t TABLESAMPLE BERNOULLI (9 PERCENT) REPEATABLE (7) JOIN u TABLESAMPLE system (2 ROWS) y",
             "SELECT * FROM <t> TABLESAMPLE BERNOULLI (9 PERCENT) REPEATABLE (7) AS `t` JOIN <u> TABLESAMPLE system (2 ROWS) y",
         ),
+        (
+            "SELECT t.id FROM t JOIN u EXACT NEAREST 2 BY DISTANCE abs(t.id - u.id)",
+            "SELECT t.id FROM <t> AS `t` JOIN <u> AS `u` EXACT NEAREST 2 BY DISTANCE abs(t.id - u.id)",
+        ),
+        (
+            "SELECT t.id FROM t LEFT JOIN u approx nearest BY SIMILARITY u.n QUALIFY true",
+            "SELECT t.id FROM <t> AS `t` LEFT JOIN <u> AS `u` approx nearest BY SIMILARITY u.n QUALIFY true",
+        ),
+        (
+            "SELECT t.id FROM t ASOF JOIN u MATCH_CONDITION (t.id >= u.id)",
+            "SELECT t.id FROM <t> AS `t` ASOF JOIN <u> AS `u` MATCH_CONDITION (t.id >= u.id)",
+        ),
+        (
+            "SELECT t.id, c:a FROM t QUALIFY count(*) OVER (ORDER BY t.id) = 1",
+            "SELECT t.id, c:a FROM <t> AS `t` QUALIFY count(*) OVER (ORDER BY t.id) = 1",
+        ),
+        ("SELECT t.id FROM t BIN BY (RANGE n)", "SELECT t.id FROM <t> AS `t` BIN BY (RANGE n)"),
+        ("SELECT exact.id FROM t exact JOIN u approx", "SELECT exact.id FROM <t> exact JOIN <u> approx"),
         ("SELECT * FROM t TABLESAMPLE (5 ROWS) x", "SELECT * FROM <t> TABLESAMPLE (5 ROWS) x"),
         (
             "SELECT * FROM t TABLESAMPLE (9 PERCENT) REPEATABLE (7)",

@@ -25,9 +25,10 @@ _STOPS = (
 )
 _UNIT = ("YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND", "NANOSECOND")
 _UNITS = frozenset(("TO", *_UNIT, *(f"{unit}S" for unit in _UNIT)))
+_RARER = ("QUALIFY", "ASOF", "MATCH_CONDITION", "APPROX", "EXACT", "BIN")  # PySpark 4.3's
 # The words that may follow a table's name and are no alias of it.
 FOLLOWS = frozenset(
-    (*_STOPS, "SELECT", "INSERT", "FROM", "FOR", "VERSION", "TIMESTAMP", "MAP", "REDUCE", "WHEN", "SET")
+    (*_STOPS, *_RARER, "SELECT", "INSERT", "FROM", "FOR", "VERSION", "TIMESTAMP", "MAP", "REDUCE", "WHEN", "SET")
 )
 
 
