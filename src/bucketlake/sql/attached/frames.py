@@ -272,7 +272,7 @@ def _store(
         return
     said.refuse("bucketBy", "sortBy", "clusterBy")
     with found[0].inside() as lake:
-        given = {**session_options(lake, found[1]), **option_keys(told)}
+        given = {**session_options(lake, found[1]), **option_keys(told, unknown=True)}  # the write looks at the others
         table = lake.table(found[1].full).with_options({k: v for k, v in given.items() if k == MERGE_SCHEMA})
         names, frame = table.schema.field_names, said.about
         if goes_by_place(frame.columns, names) and not table.options.get(MERGE_SCHEMA):
