@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -456,28 +454,6 @@ def test_a_branch_whose_changelog_is_gone_is_no_dead_branch(tmp_path: Path) -> N
     assert len(rows_of(branch)) > 0
     codes = {finding.code for finding in fsck(table.store, FsckRequest(level=LEVELS[-1])).errors}
     assert "manifest-missing" in codes and "branch-dead" not in codes
-
-
-def test_a_branch_that_found_no_room_can_be_made_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folder that was made for its first file took its name, and fsck called it a dead branch."""
-    table, _ = filled(tmp_path, "append")
-    synced = os.fsync
-
-    def full(file: int) -> None:
-        if "/branch-side/." in os.readlink(f"/proc/self/fd/{file}"):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        synced(file)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "fsync", full)
-        with pytest.raises(StorageError, match="No space left"):
-            table.create_branch("side")
-    assert table.branches() == []
-    Path(table.path, "branch", "branch-side", "schema").mkdir(parents=True)  # of a writer that died there
-    table.create_branch("side")
-    assert table.branches() == ["side"] and table.fsck().findings == ()
-    with pytest.raises(AlreadyExistsError):
-        table.create_branch("side")
 
 
 def test_the_history_of_a_branch_begins_where_its_hint_says(tmp_path: Path) -> None:

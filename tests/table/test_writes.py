@@ -14,7 +14,7 @@ import pytest
 
 import bucketlake
 from bucketlake.catalog import Catalog
-from bucketlake.errors import InvalidError, StorageError
+from bucketlake.errors import AlreadyExistsError, InvalidError, StorageError
 from bucketlake.format.metadata.snapshot import CommitKind
 from bucketlake.table import Table, open_table
 from bucketlake.types.model import DataField
@@ -380,3 +380,27 @@ def test_a_disk_that_is_full_at_the_snapshot(tmp_path: Path, monkeypatch: pytest
     assert table.latest_snapshot() == first
     table.write_arrow([{"id": 3}])
     assert sorted(table.to_arrow().column("id").to_pylist()) == [1, 3]
+
+
+def test_a_disk_that_is_full_at_a_new_branch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder that was made for its first file took its name, and fsck called it a dead branch."""
+    catalog = bucketlake.open(tmp_path)
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", pa.schema([("id", pa.int64())]))
+    synced = os.fsync
+
+    def full(file: int) -> None:
+        if "/branch-side/." in os.readlink(f"/proc/self/fd/{file}"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        synced(file)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(StorageError, match="No space left"):
+            table.create_branch("side")
+    assert table.branches() == []
+    Path(table.path, "branch", "branch-side", "schema").mkdir(parents=True)  # of a writer that died there
+    table.create_branch("side")
+    assert table.branches() == ["side"] and table.fsck().findings == ()
+    with pytest.raises(AlreadyExistsError):
+        table.create_branch("side")
