@@ -10,6 +10,7 @@ Spec: docs/notebooks.md
 
 from __future__ import annotations
 
+import os
 import shlex
 from html import escape
 from importlib import import_module
@@ -65,7 +66,7 @@ class _Magics:
         if len(words) > 1:
             raise InvalidError("%lake takes a warehouse", given=line, remedy="%lake folder-or-URI; %%lake runs SQL")
         place = self._shell.user_ns.get(words[0]) if words[0].isidentifier() else None
-        lake = sessions.connect(place if isinstance(place, str) else words[0], front=sql.FRONT)
+        lake = sessions.connect(place if isinstance(place, (str, os.PathLike)) else words[0], front=sql.FRONT)
         self._shell.push({_VARIABLE: lake, "spark": lake.spark})
         return lake
 

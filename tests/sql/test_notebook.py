@@ -59,6 +59,15 @@ def test_cells(classic: Lake, shell: Any, capsys: pytest.CaptureFixture[str]) ->
     assert len(text.splitlines()) < 15
 
 
+@pytest.mark.spark
+def test_a_warehouse_is_a_folder_or_a_variable(classic: Lake, shell: Any, tmp_path: Path) -> None:
+    """A variable that held a `Path` was taken for the name of a folder."""
+    shell.push({"where": tmp_path / "w", "named": str(tmp_path / "n")})
+    for text, folder in (("where", "w"), ("named", "n"), (str(tmp_path / "x"), "x")):
+        shell.run_cell(f"%lake {text}")
+        assert shell.user_ns["lake"].catalog.warehouse.endswith(f"/{folder}")
+
+
 def test_magics_say_what_is_missing(shell: Any, capsys: pytest.CaptureFixture[str]) -> None:
     for text, told in (
         ("%lake", "no lake yet"),

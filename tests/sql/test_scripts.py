@@ -143,6 +143,12 @@ def test_values_beside_the_text(lake: Lake) -> None:
         (1, "it's"),
         (2, "z"),
     ]
+    numbers = {"a": np.int64(1), "b": [np.float32(2.5)], "c": pd.NaT, "d": F.lit(4)}
+    assert tuple(lake.sql("SELECT :a, :b, :c, :d", numbers).collect()[0]) == (1, [2.5], None, 4)
+    for wrong in (object(), 2**64, [np.datetime64("2024-01-01")]):  # Spark's word was of an attribute that they lack
+        for text in ("SELECT :a", "INSERT INTO db.t VALUES (:a, 'x')"):
+            with pytest.raises(InvalidError, match=r"no value of SQL's.*parameter=a"):
+                lake.sql(text, {"a": wrong})
     frame = lake.spark.createDataFrame([(2, "{b}"), (3, "c")], "k int, v string")
     run = lake._fronted.sql
     joined = run(

@@ -24,7 +24,7 @@ from bucketlake.spark.settings import by_settings, require_running, setting_of, 
 from bucketlake.sql import compound, explained
 from bucketlake.sql.procedures import call
 from bucketlake.sql.query import as_written, current, immediate, query, unknown
-from bucketlake.sql.query.given import Braces, read_braces, with_identifiers, with_travels, with_values
+from bucketlake.sql.query.given import Braces, read_braces, sparks_values, with_identifiers, with_travels, with_values
 from bucketlake.sql.query.retold import retold, with_condition
 from bucketlake.sql.rows import copy_into, delete, insert_forms, merge_forms, row_forms, update
 from bucketlake.sql.tables import alter, analyze, ddl, describe, foreign, show, views
@@ -66,6 +66,7 @@ def run(lake: Lake, statement: str, args: Any = None, given: Mapping[str, Any] |
     return an empty DataFrame, as Spark's own do. `args` binds `:name` and `?` markers, `given` what stands in braces:
     DataFrames, columns and values, as `spark.sql` takes them by name."""
     require_running(lake.spark)
+    args = sparks_values(args) if args else args
     if not given:
         statement = substituted(lake.spark, statement)
     is_script = not given and compound.is_compound(statement)

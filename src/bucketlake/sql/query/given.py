@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from decimal import Decimal
 from math import isfinite
@@ -34,6 +34,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 _MICROSECOND = dt.timedelta(microseconds=1)
 _CONSTANT = {"CONCAT", "CONCAT_WS", "COALESCE", "FORMAT_STRING", "LOWER", "REPLACE", "SUBSTRING", "TRIM", "UPPER"}
 _SIGNS = {"(", ")", ",", ".", ":", "|", "||"}
+_VALUES = (int, float, str, bytes, bytearray, Decimal, dt.date, dt.time, dt.timedelta, list, tuple, Mapping, Set)
 _COLUMN = re.compile(r"\[([^\]]+)\]")
 
 
@@ -246,12 +247,40 @@ def _is_marker(tokens: Sequence[Token], at: int) -> bool:
     return tokens[at + 1].start == token.end and not joined
 
 
+def _is_sparks(value: Any) -> bool:
+    """Whether it is an object of PySpark's, a Column, which has every attribute and no truth."""
+    return type(value).__module__.startswith("pyspark.")
+
+
 def _plain(value: Any) -> Any:
     """Numbers, texts and arrays of numpy's, and a Timestamp of pandas', as Python's own; NaT is None."""
-    if getattr(getattr(value, "dtype", None), "kind", "") in tuple("biufUS"):
+    if not _is_sparks(value) and getattr(getattr(value, "dtype", None), "kind", "") in tuple("biufUS"):
         return value.tolist()
     if isinstance(value, dt.datetime) and hasattr(value, "to_pydatetime"):
         return None if value != value else value.to_pydatetime(warn=False)
+    return value
+
+
+def sparks_values(args: Any) -> Any:
+    """The values for a query's markers, as `functions.lit` takes them: numpy's and pandas' as Python's. InvalidError
+    for what is no value of SQL's, of which Spark would speak as of an object without an attribute of its own."""
+    if isinstance(args, Mapping):
+        return {name: _sparks(value, str(name)) for name, value in args.items()}
+    return [_sparks(value, str(at)) for at, value in enumerate(args, 1)] if isinstance(args, (list, tuple)) else args
+
+
+def _sparks(value: Any, name: str) -> Any:
+    if isinstance(value, list):
+        return [_sparks(item, name) for item in value]
+    if value is None or isinstance(value, Written) or _is_sparks(value) or getattr(value, "shape", ()):
+        return value
+    value = _plain(value)
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        what = "an integer of more than 64 bits is no value of SQL's"
+        raise InvalidError(what, parameter=name, remedy="give a Decimal of it")
+    if value is not None and not isinstance(value, _VALUES):
+        remedy = "give a number, text, date, time or list of these"
+        raise InvalidError("no value of SQL's", parameter=name, type=type(value).__name__, remedy=remedy)
     return value
 
 
