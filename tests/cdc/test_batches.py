@@ -176,6 +176,7 @@ def test_what_is_refused_before_anything_starts(classic: Lake, tmp_path: Path) -
         ("db.t", {"type_mapping": "to_text"}, InvalidError, "to-string"),
         ("db.t", {"metadata_columns": "file"}, InvalidError, "column=file"),
         ("db.t", {"table_options": {"rowkind.field": "k"}}, UnsupportedError, "rowkind.field"),
+        ("db.t", {"table_options": {"primary-key": "id"}}, InvalidError, "give primary_keys"),
         ("db", {"mode": "both"}, InvalidError, "combined"),
         ("nowhere", {}, NotFoundError, "no such database"),
     ):

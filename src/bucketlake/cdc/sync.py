@@ -231,6 +231,9 @@ def _rules(how: How, source: Source, strict: bool) -> Rules:
     validate(rules.table_options)
     if "rowkind.field" in rules.table_options:
         raise UnsupportedError("rowkind.field: row kinds are what events say", option="rowkind.field")
+    for option, argument in (("primary-key", "primary_keys"), ("partition", "partition_keys")):
+        if option in rules.table_options:
+            raise InvalidError("keys are no table option here", option=option, remedy=f"give {argument}")
     return rules
 
 
