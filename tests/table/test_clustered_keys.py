@@ -120,6 +120,16 @@ def test_what_is_in_order_is_left_alone(tmp_path: Path) -> None:
     assert {file.path for file in table.files()} == files and table.refresh().latest_snapshot() == snapshot
 
 
+def test_keys_find_their_buckets_beside_files_in_another_order(tmp_path: Path) -> None:
+    """The bounds of those files are of other columns: no sample of the keys that the hash index must have."""
+    table = made(tmp_path, bucket="-1")
+    for start in (0, 20):
+        table.write_arrow(arrow([(k, f"c{k % 7}", k) for k in range(start, start + 40)]))
+        table.compact()
+    table.delete("k < 10")
+    assert sorted(held(table)) == list(range(10, 60)) and table.fsck("rows").findings == ()
+
+
 def test_other_columns_are_taken_by_the_next_compaction(tmp_path: Path) -> None:
     table = made(tmp_path)
     for start in (0, 50):

@@ -169,14 +169,15 @@ class Dynamic(Fixed):
         return Fixed.prepared(self, template, snapshot, overwrite, partitions)
 
     def _key_samples(self, entries: Sequence[ManifestEntry]) -> dict[BucketKey, bytes]:
-        """Of each bucket the greatest key of a file whose keys are encoded as the table's are now."""
-        alike: dict[int, bool] = {}
+        """Of each bucket the greatest key of a file that has one, encoded as the table's keys are now."""
+        alike: dict[tuple[int, int], bool] = {}
         found: dict[BucketKey, bytes] = {}
-        keys = [item.type for item in self.store.schema.key_fields]
+        keys = [(item.id, item.type) for item in self.store.schema.key_fields]
         for entry in entries:
-            written = entry.file.schema_id
+            written = entry.file.schema_id, entry.file.level
             if written not in alike:
-                alike[written] = [item.type for item in self.store.schema_of(written).key_fields] == keys
+                bounds = self.store.schema_of(written[0]).bound_fields(written[1])  # of other columns, where clustered
+                alike[written] = [(item.id, item.type) for item in bounds] == keys
             if alike[written]:
                 found[bucket_key(entry)] = entry.file.max_key
         return found
