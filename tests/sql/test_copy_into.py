@@ -216,6 +216,18 @@ def test_what_is_refused(classic: Lake, folder: Path) -> None:
     assert copy(classic, folder) == []
 
 
+def test_places_that_spark_has_no_connector_for(classic: Lake) -> None:
+    """They were a trace of Java's."""
+    table(classic)
+    events = classic.spark.readStream.format("rate").load().selectExpr("CAST(value AS INT) AS id", "'x' AS name")
+    for place in ("nobody://somewhere/else", "s3a://somewhere/else"):
+        with pytest.raises(UnsupportedError, match="no connector"):
+            copy(classic, place)
+        with pytest.raises(UnsupportedError, match="no connector"):
+            classic.table("db.t").write_stream(events, "s3a://somewhere/checkpoint")
+    assert rows(classic, "SELECT * FROM db.t") == []
+
+
 def test_what_was_counted_is_what_is_loaded(classic: Lake, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody who frees cached rows, or writes the file anew, comes between the count and the commit."""
     table(classic)

@@ -25,6 +25,7 @@ from bucketlake.cdc.source import Source, absolute
 from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError, check_flags, check_types, did_you_mean
 from bucketlake.options.options import option_keys, option_text, validate
 from bucketlake.schema.change import SetOption
+from bucketlake.spark.raised import interrupts_stay
 from bucketlake.spark.session import Lake
 from bucketlake.spark.stream.checkpoint import Checkpoint, Query, check_trigger
 from bucketlake.table import Table
@@ -281,7 +282,8 @@ def _check_table(table: Table, rules: Rules) -> None:
 def _start(lake: Lake, source: Source, job: Job, checkpoint: str, how: How) -> StreamingQuery:
     _check_patterns(lake, job.rules)
     checkpoint = absolute(str(checkpoint))
-    events = source.load(lake.spark)  # a source that is not there takes no checkpoint
+    with interrupts_stay():
+        events = source.load(lake.spark)  # a source that is not there takes no checkpoint
     folder = Checkpoint(checkpoint, job.catalog.env)
     folder.check()
     _bind(folder, job)
@@ -290,7 +292,8 @@ def _start(lake: Lake, source: Source, job: Job, checkpoint: str, how: How) -> S
     stream = events.writeStream.queryName(name).option("checkpointLocation", checkpoint)
     if how.trigger is not None:
         stream = stream.trigger(**how.trigger)
-    return stream.foreachBatch(sink).start()
+    with interrupts_stay():
+        return stream.foreachBatch(sink).start()
 
 
 def _bind(checkpoint: Checkpoint, job: Job) -> None:

@@ -56,6 +56,10 @@ _LET_THROUGH = re.compile(
     r"(?: SQLSTATE: (\w{5}))?$",
     re.MULTILINE,
 )
+_NO_FILE_SYSTEM = re.compile(
+    r'UnsupportedFileSystemException: No FileSystem for scheme "([^"]*)"'
+    r"|ClassNotFoundException: Class (org\.apache\.hadoop\.fs\.\S+) not found"
+)
 _NAMED = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ")
 _STATES = {  # of what our own messages say in Spark's words
     "TABLE_OR_VIEW_NOT_FOUND": "42P01",
@@ -297,7 +301,8 @@ def what(error: PySparkException) -> faults.Told:
 @contextmanager
 def interrupts_stay() -> Iterator[None]:
     """Ctrl-C as KeyboardInterrupt: while PySpark collects, the error of the job that it cancelled takes its place.
-    A job that was cancelled otherwise as JobCancelledError, a subquery of one row that has several as RaisedError."""
+    A job that was cancelled otherwise as JobCancelledError, a subquery of one row that has several as RaisedError, a
+    place that Spark has no connector for as UnsupportedError."""
     before = sys.exc_info()[1]
     try:
         yield
@@ -307,6 +312,7 @@ def interrupts_stay() -> Iterator[None]:
         known = isinstance(error, PySparkException) and error.getCondition() != _NO_FORMAT  # by Connect another one
         told = None if known else _LET_THROUGH.search(str(error))
         if told is None:
+            _refuse_unconnected(error)
             raise
         # PySpark knows no class for it, and lets Py4J's through.
         is_cancelled = told[1] == "SPARK_JOB_CANCELLED"
@@ -316,6 +322,18 @@ def interrupts_stay() -> Iterator[None]:
             found.remedy = "USING paimon, for a name of the lake, or a format that this Spark session has"
             found.point("", 0)
         raise found from (error if is_cancelled else None)  # which shows names that the user did not write
+
+
+def _refuse_unconnected(error: Exception) -> None:
+    """UnsupportedError where Spark itself was to read or write at a place that it has no file system for."""
+    found = _NO_FILE_SYSTEM.search(str(error))
+    if found is not None:
+        raise UnsupportedError(
+            "Spark reads and writes at this place by itself, and has no connector for it",
+            **({"scheme": found[1]} if found[2] is None else {"connector": found[2]}),
+            remedy="give the session the connector (for s3a hadoop-aws), or a path of another kind; the lake's own "
+            "tables need none",
+        ) from None
 
 
 @contextmanager

@@ -30,6 +30,7 @@ from bucketlake.spark.datasource import (
     source_of,
 )
 from bucketlake.spark.instants import as_shown, tells_otherwise
+from bucketlake.spark.raised import interrupts_stay
 from bucketlake.spark.stream.batch_done import KEPT, BatchDone
 from bucketlake.spark.stream.checkpoint import Query, check_query, check_trigger
 from bucketlake.spark.stream.sink import Sink, Written, check_mode
@@ -119,6 +120,7 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, how: Streaming) -
     stream = frame.writeStream.queryName(name).outputMode(how.mode).option("checkpointLocation", str(how.checkpoint))
     if how.trigger is not None:
         stream = stream.trigger(**how.trigger)
-    query = cast("TableQuery", stream.foreachBatch(sink).start())
+    with interrupts_stay():
+        query = cast("TableQuery", stream.foreachBatch(sink).start())
     query.batches = batches  # on Spark Connect they are done beside the server
     return query

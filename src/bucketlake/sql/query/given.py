@@ -272,7 +272,7 @@ def sparks_values(args: Any) -> Any:
 def _sparks(value: Any, name: str) -> Any:
     if isinstance(value, list):
         return [_sparks(item, name) for item in value]
-    if value is None or isinstance(value, Written) or _is_sparks(value) or getattr(value, "shape", ()):
+    if value is None or isinstance(value, Written) or _is_sparks(value) or getattr(value, "ndim", 0) > 0:
         return value
     value = _plain(value)
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
