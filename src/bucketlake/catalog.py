@@ -233,7 +233,8 @@ class Catalog:
         try:
             table = tables.open_table(here.path, here.env, name=found.text, options=given)
         except NotFoundError as error:
-            if self.metastore.kind == "jdbc" and not found.branch and not has_schema(here.env, here.path):
+            apart = sure and self.metastore.has_folder  # names are known in one place, tables lie in another
+            if apart and not found.branch and not has_schema(here.env, here.path):
                 raise _without_folder(found, here.path) from error
             if sure or self.metastore.find(found) is not None:
                 raise
