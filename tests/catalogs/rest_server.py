@@ -133,8 +133,12 @@ class Server:
     def _createDatabase(self, given: Any, query: Any) -> Any:
         if given["name"] in self.databases:
             raise Refused(409, "DATABASE", given["name"])
-        self.databases[given["name"]] = given.get("options") or {}
-        self.database_ids[given["name"]] = str(uuid.uuid4())
+        self.add_database(given["name"], given.get("options") or {})
+
+    def add_database(self, name: str, options: dict[str, str]) -> None:
+        """Make one, as a client does."""
+        self.databases[name] = options
+        self.database_ids[name] = str(uuid.uuid4())
 
     def _database(self, name: str) -> dict[str, str]:
         if name not in self.databases:

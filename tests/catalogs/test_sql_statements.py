@@ -22,7 +22,7 @@ def lake(request: pytest.FixtureRequest, classic: Lake, tmp_path: Path) -> Itera
         yield bucketlake.connect(tmp_path / "wh", spark=classic.spark, options=options)
         return
     with serving(tmp_path / "files") as server:
-        server.databases["default"] = {}
+        server.add_database("default", {})
         yield bucketlake.connect("ware house", spark=classic.spark, metastore="rest", uri=server.uri, token=TOKEN)
 
 
