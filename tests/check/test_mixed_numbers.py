@@ -4,6 +4,7 @@ rows were inserted into buckets that had no file yet: a key lies in two, and bot
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -72,3 +73,19 @@ def test_a_repair_merges_what_a_rescale_refuses(tmp_path: Path, engine: str) -> 
     put(table.refresh(), 0, 10, 1)
     table.refresh().rescale(3)
     assert len(read(table)) == 10
+
+
+def test_a_number_where_buckets_follow_the_keys(tmp_path: Path) -> None:
+    """Files of a dynamic table have none; one that says a number keeps writers from its partition."""
+    table = bucketlake.open(tmp_path).create_table("t", SCHEMA, primary_keys=["k"], options={"bucket": "-1"})
+    put(table, 0, 5, 1)
+    found = read(table)
+    settle(table, [replace(entry, total_buckets=4) for entry in live(table)])
+    with pytest.raises(InvalidError, match="previous bucket num is 4"):
+        put(table.refresh(), 3, 8, 2)
+    report = table.refresh().fsck()
+    assert [one.code for one in report.findings] == ["bucket-number"]
+    table.refresh().repair(report, dry_run=False)
+    assert read(table) == found
+    put(table.refresh(), 3, 8, 2)
+    assert not table.refresh().fsck("rows").findings

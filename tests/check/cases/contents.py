@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
+import pytest
 from tests import corpus
 from tests.check.cases.case import appended, case, dynamic, keyed, later, marked, packed, read_all
 from tests.check.forged import (
@@ -26,6 +27,7 @@ from tests.check.forged import (
 )
 
 import bucketlake
+from bucketlake.errors import CorruptError
 from bucketlake.format.index.index_manifest import HASH
 from bucketlake.format.metadata.stats import ColumnStats, encode_stats
 from bucketlake.ops.buckets.dynamic import key_hashes, read_hashes
@@ -65,6 +67,16 @@ def _(folder: Path) -> tuple[Table, list[Row] | None]:
     types = [item.type for item in table.schema.fields]
     lie = encode_stats([ColumnStats("x", "x", 0), ColumnStats(3, 4, 0), ColumnStats("a", "b", 0)], types)
     settle(table, [with_file(e, value_stats=lie, value_stats_cols=None) for e in live(table)])
+    return table, found
+
+
+@case("stats-broken")
+def _(folder: Path) -> tuple[Table, list[Row] | None]:
+    table = appended(folder)
+    found = read(table)
+    settle(table, [with_file(entry, write_cols=("p", "k")) for entry in live(table)])
+    with pytest.raises(CorruptError, match="path=data-"):
+        table.refresh().update({"v": "'u'"}, "k = 3")
     return table, found
 
 

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from bucketlake.errors import InvalidError
-from bucketlake.format.metadata.manifest import SimpleStats
+from bucketlake.format.guard import decoding
+from bucketlake.format.metadata.manifest import DataFile, SimpleStats
 from bucketlake.format.row.binary_row import EMPTY_ROW, decode_columns, from_serialized, serialized, typed_value
 from bucketlake.lazy import pa, pc
 from bucketlake.types.model import DataField, DataType, Root
@@ -198,6 +199,14 @@ def decode_stats(stats: SimpleStats, types: Sequence[DataType]) -> list[ColumnSt
     counts = stats.null_counts or ()
     counts += (None,) * (len(types) - len(counts))
     return [ColumnStats(*found) for found in zip(lows, highs, counts, strict=False)]
+
+
+def stats_of(file: DataFile, fields: Sequence[DataField]) -> dict[str, ColumnStats]:
+    """What is recorded of a file's columns, by name. `fields`: of which that is, in their order. CorruptError that names
+    the file."""
+    with decoding("recorded statistics cannot be read", file.file_name):
+        found = decode_stats(file.value_stats, [item.type for item in fields])
+    return {item.name: one for item, one in zip(fields, found, strict=True)}
 
 
 @dataclass(frozen=True, slots=True)

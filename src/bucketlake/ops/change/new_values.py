@@ -24,7 +24,7 @@ from bucketlake.format.data.column_rewrite import Replacement, replace_columns, 
 from bucketlake.format.data.datafile import Recorded, WrittenFile, file_format
 from bucketlake.format.data.file_format import format_of
 from bucketlake.format.metadata.manifest import DataFile
-from bucketlake.format.metadata.stats import ColumnStats, decode_stats
+from bucketlake.format.metadata.stats import ColumnStats, stats_of
 from bucketlake.ops.change.touched import Touched, numbered, path_of
 from bucketlake.ops.progress import refuse_stopped
 from bucketlake.ops.rows.carried import carried, carried_columns
@@ -156,8 +156,7 @@ def _replaced(store: Store, number: int, touched: Touched, values: NewValues) ->
     if written is None:
         return None
     new = dict(zip((item.name for item in values.fields), written.stats, strict=True))
-    known = store.schema_of(file.schema_id).stats_fields(file.stats_columns)
-    kept = dict(zip((f.name for f in known), decode_stats(file.value_stats, [f.type for f in known]), strict=True))
+    kept = stats_of(file, store.schema_of(file.schema_id).stats_fields(file.stats_columns))
     stats = tuple({**kept, **new}.get(item.name, ColumnStats()) for item in schema.fields)
     found = described(store, name, WrittenFile(place.path, written.size, written.rows, stats))
     return replace(found, external_path=place.external)

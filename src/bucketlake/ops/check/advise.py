@@ -16,7 +16,7 @@ from bucketlake.amounts import size_text
 from bucketlake.errors import NotFoundError
 from bucketlake.format.metadata.manifest import DataFile, FileKind
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
-from bucketlake.format.metadata.stats import decode_stats
+from bucketlake.format.metadata.stats import stats_of
 from bucketlake.lsm.compaction import CompactionRule
 from bucketlake.lsm.levels import key_range_of, sections
 from bucketlake.ops.check.remedy import Call, Statement, Step, identifier, pairs, set_options
@@ -356,14 +356,12 @@ class _Look:
         schema = self._store.schema
         files = [entry.file for entry in self._entries if entry.file.schema_id == schema.id]
         files = [file for file in files if file.stats_columns is None and file.value_stats.null_counts]
-        named = [(n, f) for n, f in enumerate(schema.fields) if f.type.root in PRUNED]
-        named = [(n, f) for n, f in named if f.name not in schema.partition_keys]
+        named = [f.name for f in schema.fields if f.type.root in PRUNED and f.name not in schema.partition_keys]
         if self._keyed or len(files) < FEW or not named:
             return
         sample = files[:: max(1, len(files) // 200)]
-        types = [field.type for field in schema.fields]
-        stats = [decode_stats(file.value_stats, types) for file in sample]
-        best, column = min((_overlap([s[n].min for s in stats], [s[n].max for s in stats]), f.name) for n, f in named)
+        stats = [stats_of(file, schema.fields) for file in sample]
+        best, column = min((_overlap([s[f].min for s in stats], [s[f].max for s in stats]), f) for f in named)
         if best > OVERLAP and not self._store.options.raw.get("file-index.bloom-filter.columns"):
             reason = f"a value of {column}, the best column, may be in {best:.0%} of {len(files)} files"
             steps = self._set(**{"file-index.bloom-filter.columns": column}) + self._call("rewrite_file_index")

@@ -260,6 +260,15 @@ ROWS: tuple[tuple[object, ...], ...] = (
         Mend.MERGE,
     ),
     (
+        "stats-broken",
+        W,
+        "footers",
+        "recorded statistics of a file's columns cannot be read",
+        "reads with a condition leave out no part of the file, or fail; so do changes of its rows",
+        (),
+        Mend.MERGE,
+    ),
+    (
         "hash-index-broken",
         E,
         "footers",

@@ -156,11 +156,14 @@ def _check_row_ids(reach: Reach, layout: Layout) -> None:
 
 
 def _check_numbers(reach: Reach, layout: Layout) -> None:
-    """Numbers of buckets: one a partition, and every bucket below it."""
+    """Numbers of buckets: one a partition, and every bucket below it; none where buckets follow the keys."""
     store, findings = reach.store, reach.findings
     mode, totals = store.schema.bucket_mode, dict[bytes, dict[int, ManifestEntry]]()
+    follows = mode is BucketMode.DYNAMIC  # writers refuse such there
     for entry in layout.entries:
-        if entry.total_buckets > 0:
+        if entry.total_buckets > 0 and follows:
+            findings.add("bucket-number", f"{entry.total_buckets}, where buckets follow the keys", reach.place(entry))
+        elif entry.total_buckets > 0:
             totals.setdefault(entry.partition, {}).setdefault(entry.total_buckets, entry)
         if not _is_bucket(mode, entry.bucket, entry.total_buckets):
             findings.add("bucket-outside", f"bucket {entry.bucket} of {entry.total_buckets}", reach.place(entry))

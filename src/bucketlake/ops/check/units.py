@@ -23,7 +23,7 @@ from bucketlake.format.file_index.container import FileIndex
 from bucketlake.format.guard import decoding
 from bucketlake.format.index.index_manifest import DELETION_VECTORS, IndexEntry
 from bucketlake.format.metadata.manifest import DataFile, FileKind
-from bucketlake.format.metadata.stats import ColumnStats, StatsMode, decode_stats
+from bucketlake.format.metadata.stats import ColumnStats, StatsMode, stats_of
 from bucketlake.ops.buckets.dynamic import hash_files, read_hashes
 from bucketlake.ops.check.faults import LEVELS
 from bucketlake.ops.check.findings import Finding, Findings, Place, shown
@@ -115,8 +115,9 @@ class _Look:
                 check_rows(self.store, self.unit, file, self._recorded(file), self._adder(file))
 
     def _recorded(self, file: DataFile) -> dict[str, ColumnStats]:
-        written = attempted(lambda: self.store.schema_of(file.schema_id))
-        return {} if isinstance(written, BucketlakeError) else recorded_stats(file, written)
+        """What a manifest says of a file's columns; nothing where it cannot be read."""
+        found = attempted(lambda: recorded_stats(file, self.store.schema_of(file.schema_id)))
+        return {} if isinstance(found, BucketlakeError) else found
 
     def _place(self, path: str | None, level: int | None = None) -> Place:
         text = partition_text(self.store, self.unit.partition)
@@ -149,6 +150,9 @@ class _Look:
             return False
         if rows is not None and rows != file.row_count:
             add("row-count", f"{rows} rows, {file.row_count} are recorded", 1)
+        recorded = attempted(lambda: recorded_stats(file, written))
+        if isinstance(recorded, BucketlakeError):
+            add("stats-broken", shown(recorded), 1)
         self._beside(file, path, written)
         return True
 
@@ -170,7 +174,7 @@ class _Look:
                 self._columns(names, [item for item in fields if item.name not in written.partition_keys], add)
                 there = [item for item in fields if item.name in names]
                 if piece is None:
-                    self._footer_stats(path, file, there, written, add)
+                    self._footer_stats(path, file, there, add)
                 return int(source.metadata.num_rows)
             if kind == "orc":
                 return int(OrcSource(opened, first).rows)
@@ -190,11 +194,10 @@ class _Look:
         path: str,
         file: DataFile,
         fields: Sequence[DataField],
-        written: TableSchema,
         add: Callable[[str, str, int], None],
     ) -> None:
         """Compare what is recorded with what the footer says."""
-        recorded = recorded_stats(file, written)
+        recorded = self._recorded(file)
         named = [item for item in fields if item.name in recorded]
         if not named:
             return
@@ -268,7 +271,7 @@ def stored_fields(written: TableSchema, file: DataFile) -> tuple[DataField, ...]
 
 
 def recorded_stats(file: DataFile, written: TableSchema) -> dict[str, ColumnStats]:
-    """What a manifest says of a file's columns; nothing where it cannot be read."""
+    """What a manifest says of a file's columns. CorruptError where it cannot be read."""
     names = file.stats_columns
     if names is not None and any(not written.has_column([name]) for name in names):
         return {}
@@ -276,11 +279,4 @@ def recorded_stats(file: DataFile, written: TableSchema) -> dict[str, ColumnStat
     counts = file.value_stats.null_counts or ()
     if not fields or not (counts or len(file.value_stats.min_values) > 12):
         return {}
-    found = attempted(lambda: _decoded(file, fields))
-    return {} if isinstance(found, BucketlakeError) else found
-
-
-def _decoded(file: DataFile, fields: Sequence[DataField]) -> dict[str, ColumnStats]:
-    with decoding("statistics cannot be read", file.file_name):
-        stats = decode_stats(file.value_stats, [item.type for item in fields])
-        return {item.name: one for item, one in zip(fields, stats, strict=True)}
+    return stats_of(file, fields)
