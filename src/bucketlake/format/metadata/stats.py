@@ -202,8 +202,7 @@ def decode_stats(stats: SimpleStats, types: Sequence[DataType]) -> list[ColumnSt
 
 
 def stats_of(file: DataFile, fields: Sequence[DataField]) -> dict[str, ColumnStats]:
-    """What is recorded of a file's columns, by name. `fields`: of which that is, in their order. CorruptError that names
-    the file."""
+    """What is recorded of a file's columns `fields`, in their order, by name. CorruptError that names the file."""
     with decoding("recorded statistics cannot be read", file.file_name):
         found = decode_stats(file.value_stats, [item.type for item in fields])
     return {item.name: one for item, one in zip(fields, found, strict=True)}
