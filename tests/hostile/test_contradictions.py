@@ -58,3 +58,18 @@ def test_a_number_of_nulls_below_zero_is_not_known(tmp_path: Path) -> None:
     settle(table, [with_file(one, value_stats=replace(one.file.value_stats, null_counts=(0, 0, -1)))])
     assert table.refresh().to_arrow("v IS NULL").column("k").to_pylist() == [2]
     assert table.refresh().to_arrow("v IS NOT NULL").column("k").to_pylist() == [1]
+
+
+@pytest.mark.parametrize("lie", ["bounds", "nulls"])
+def test_statistics_that_no_rows_have_are_not_known(tmp_path: Path, lie: str) -> None:
+    """A least value above the greatest, more nulls than rows."""
+    table = table_of(tmp_path, (), bucket="-1")
+    table.write_arrow(some(0, 10))
+    (one,) = live(table.refresh())
+    stats = one.file.value_stats
+    crossed = replace(stats, min_values=stats.max_values, max_values=stats.min_values)
+    forged = crossed if lie == "bounds" else replace(stats, null_counts=(11, 11, 11))
+    settle(table, [with_file(one, value_stats=forged)])
+    assert table.refresh().to_arrow("k = 3").column("k").to_pylist() == [3]
+    table.refresh().delete("k >= 8")
+    assert table.refresh().to_arrow().num_rows == 8

@@ -223,7 +223,7 @@ def decode_stats_columns(
     """Columns `wanted` of the statistics of many files that share these column types.
 
     Unknown in files that have fewer columns. A NaN minimum counts as unknown: some writers give it to a column as soon
-    as one value is NaN.
+    as one value is NaN. So do two bounds of which the least value is above the greatest.
     """
     lows = decode_columns([item.min_values for item in stats], types, wanted)
     highs = decode_columns([item.max_values for item in stats], types, wanted)
@@ -231,6 +231,10 @@ def decode_stats_columns(
     for low, high, index in zip(lows, highs, wanted, strict=True):
         if types[index].root in _FLOATS:
             low = pc.if_else(pc.fill_null(pc.is_nan(low), False), pa.scalar(None, low.type), low)
+        if types[index].root not in _UNBOUNDED:
+            crossed = pc.fill_null(pc.greater(low, high), False)
+            if pc.any(crossed).as_py():
+                low, high = (pc.if_else(crossed, pa.scalar(None, one.type), one) for one in (low, high))
         counts = [_at(item.null_counts, index) for item in stats]
         found.append(StatsColumn(low, high, pa.array(counts, pa.int64())))
     return found
