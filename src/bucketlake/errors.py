@@ -159,7 +159,8 @@ class StorageError(BucketlakeError):
 
 
 class NotWrittenError(StorageError):
-    """The storage failed before anything could come to a name that was to be taken, as where a disk is full."""
+    """The storage, or a catalog's server, failed before anything could come to a name that was to be taken, as where a
+    disk is full."""
 
 
 class CorruptError(BucketlakeError):

@@ -360,6 +360,8 @@ def serving(folder: Path) -> Iterator[Server]:
             self.send_response(status)
             if status in (301, 302, 307):
                 self.send_header("Location", f"{server.uri}/elsewhere")
+            if status == 429:
+                self.send_header("Retry-After", "3")
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)

@@ -16,6 +16,7 @@ import bucketlake
 from bucketlake.catalog import Catalog
 from bucketlake.catalogs import rest_client
 from bucketlake.catalogs.model import DialectChange, View
+from bucketlake.env.env import SystemClock
 from bucketlake.errors import (
     AlreadyExistsError,
     CommitError,
@@ -23,6 +24,7 @@ from bucketlake.errors import (
     CorruptError,
     InvalidError,
     NotFoundError,
+    NotWrittenError,
     StorageError,
     UnsupportedError,
 )
@@ -248,6 +250,29 @@ def test_a_refused_commit_leaves_nothing(server: Server, catalog: Catalog, statu
     assert list(Path(table.path).glob("bucket-*/*")) == []
     server.fault = lambda name, after: None
     assert table.latest_snapshot() is None
+
+
+def test_what_a_server_has_no_time_for_is_sent_again_and_not_done(
+    server: Server, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """429: the request was not taken in. A commit of which that is said to the end leaves nothing."""
+    slept: list[float] = []
+    monkeypatch.setattr(SystemClock, "sleep", lambda _, seconds: slept.append(seconds))
+    busy = iter([429, 429])
+    server.fault = lambda name, after: next(busy, None) if name == "createTable" and not after else None
+    table = catalog.create_table("db.t", SCHEMA, options={"commit.max-retries": "2"})
+    assert len(slept) == 2 and min(slept) >= 3
+    server.fault = lambda name, after: 429 if name == "commitTable" and not after else None
+    with pytest.raises(NotWrittenError, match="no more requests"):
+        table.write_arrow(ROWS)
+    assert min(slept) >= 3
+    assert list(Path(table.path).glob("bucket-*/*")) == []
+
+
+def test_a_server_that_refuses_connections_has_done_nothing(catalog: Catalog) -> None:
+    client = replace(catalog.metastore.client, base="http://127.0.0.1:1")  # type: ignore[attr-defined]
+    with pytest.raises(NotWrittenError, match="no answer from a service"):
+        client.post_change("alter the table", "tables", body={})
 
 
 def test_a_commit_to_a_table_made_anew_under_the_same_name_is_refused(catalog: Catalog) -> None:

@@ -4,7 +4,8 @@
     client.get(…), client.post(…), client.remove(…), client.pages(…)
 
 What is asked for is asked again where the answer is lost, a bounded number of times; what changes something is sent
-once, and whoever sent it looks what became of it. The token goes to the server named in `uri` and nowhere else:
+once, and whoever sent it looks what became of it. Again only where the server has certainly not taken it in: it refuses
+connections, or answers 429. The token goes to the server named in `uri` and nowhere else:
 redirects are not followed, and plain HTTP is for this machine alone. What the server says is bounded, and read as what
 the document says it is.
 
@@ -27,6 +28,7 @@ from bucketlake.errors import (
     CorruptError,
     InvalidError,
     NotFoundError,
+    NotWrittenError,
     StorageError,
     UnsupportedError,
 )
@@ -58,7 +60,7 @@ class RestClient:
 
     def get(self, *path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
         """What the server has at a place; asked again where it does not answer."""
-        return self._again("GET", path, query)
+        return self._tried(lambda: self._read(self._sent("GET", self._url(path, query), None), path), StorageError)
 
     def post(self, *path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Tell the server to do something, once."""
@@ -68,7 +70,9 @@ class RestClient:
     def post_change(self, what: str, *path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Tell the server to do something, once, where nobody looks what became of it. `what`: for the error."""
         try:
-            return self.post(*path, body=body)
+            return self._tried(lambda: self.post(*path, body=body), NotWrittenError)
+        except NotWrittenError:
+            raise
         except StorageError as error:
             raise StorageError(
                 f"it is not known whether the catalog's server did this: {what}",
@@ -108,7 +112,7 @@ class RestClient:
             except StorageError as error:
                 if number == TRIES - 1:
                     raise
-                lost = True
+                lost = lost or not isinstance(error, NotWrittenError)
                 self._pause(number, error)
                 if stays is not None and not stays():
                     return True
@@ -136,11 +140,12 @@ class RestClient:
 
     # ---- parts
 
-    def _again(self, method: str, path: Sequence[str], query: Mapping[str, str] | None) -> dict[str, Any]:
+    def _tried(self, ask: Callable[[], dict[str, Any]], kind: type[StorageError]) -> dict[str, Any]:
+        """What is answered; asked again where such an error comes."""
         for number in range(TRIES):
             try:
-                return self._read(self._sent(method, self._url(path, query), None), path)
-            except StorageError as error:
+                return ask()
+            except kind as error:
                 if number == TRIES - 1:
                     raise
                 self._pause(number, error)
@@ -217,6 +222,8 @@ def _error_of(answer: Answer, place: str, secrets: Sequence[str]) -> BucketlakeE
     wait = answer.headers.get("retry-after", "")
     if wait.isascii() and wait.isdigit():
         details["retry_after"] = int(wait)
+    if answer.status == 429:
+        return NotWrittenError("the catalog's server takes in no more requests for now", **details)
     return StorageError("the catalog's server failed", **details)
 
 

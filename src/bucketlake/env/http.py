@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from bucketlake.errors import InvalidError, StorageError
+from bucketlake.errors import InvalidError, NotWrittenError, StorageError
 from bucketlake.lazy import lazy
 from bucketlake.values import dataclass
 
@@ -52,7 +52,8 @@ class Answer:
 def request(asked: Request, seconds: float = SECONDS, most: int = LARGEST) -> Answer:
     """Send a request; its answer with at most so many bytes of body.
 
-    InvalidError for what is no URL of HTTP; StorageError, which names the host alone, where there is no answer in time.
+    InvalidError for what is no URL of HTTP; StorageError, which names the host alone, where there is no answer in time:
+    NotWrittenError where it was refused before anything was sent.
     """
     parts = _parse.urlsplit(asked.url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -66,8 +67,9 @@ def request(asked: Request, seconds: float = SECONDS, most: int = LARGEST) -> An
             return _answer(int(error.code), error, most)
     except (OSError, ValueError, _client.HTTPException) as error:
         reason = getattr(error, "reason", error)
+        kind = NotWrittenError if isinstance(reason, ConnectionRefusedError) else StorageError
         late = isinstance(reason, TimeoutError) and reason.errno is None  # by our limit; what is refused comes at once
-        raise StorageError(
+        raise kind(
             "no answer from a service",
             host=parts.hostname,
             **({"seconds": seconds} if late else {}),

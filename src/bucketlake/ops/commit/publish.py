@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from bucketlake.env.storage import Buffered
 from bucketlake.errors import (
@@ -189,7 +190,7 @@ class Publisher:
                     raise
                 if asked == limit:
                     raise _unknown(snapshot, name) from error
-                self._pause(asked)
+                self._pause(asked, error.details.get("retry_after"))
                 continue
             if found is None and asked:
                 raise _unknown(snapshot, name)  # it may have been ours, and expired since
@@ -265,10 +266,11 @@ class Publisher:
             if not self._store.has_snapshot(snapshot.id):
                 storage.delete(paths.latest_hint)
 
-    def _pause(self, retries: int) -> None:
+    def _pause(self, retries: int, wanted: Any = None) -> None:
+        """`wanted`: for how many seconds a server asks, at least; never longer than `commit.max-retry-wait`."""
         shortest = self._store.options.get("commit.min-retry-wait")
         longest = self._store.options.get("commit.max-retry-wait")
-        wait = min(shortest * 2 ** min(retries, 30), longest)
+        wait = min(max(shortest * 2 ** min(retries, 30), 1000 * (wanted or 0)), longest)
         self._store.env.clock.sleep((wait + wait * 0.2 * self._store.env.clock.jitter()) / 1000)
 
     def _delete(self, names: Sequence[str]) -> None:
