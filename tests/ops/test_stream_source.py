@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.check.forged import live, settle, with_file
 from tests.profile import seeds
 
 import bucketlake
@@ -98,6 +99,28 @@ def test_where_a_stream_starts(tmp_path: Path) -> None:
     assert told(scan_timestamp_millis=times[-1] + 10**9) == []
     assert told(scan_mode="from-file-creation-time", scan_file_creation_time_millis=10**15) == []
     assert told(scan_snapshot_id=9) == []
+
+
+@pytest.mark.parametrize("name", [None, "me"])
+def test_files_since_a_time_stay_those_of_the_start(tmp_path: Path, name: str | None) -> None:
+    """A reader in the midst of them goes on with them, whatever its options say now: no file is left out or told twice."""
+    table = make(tmp_path, False, {"bucket": "-1"})
+    for key in range(4):
+        table.write_arrow(rows_of(table, k=key, v=key))
+    entries = live(table)
+    times = sorted(entry.file.creation_time or 0 for entry in entries)
+    settle(table, [with_file(entry, creation_time=times[0] + 1000 * at) for at, entry in enumerate(entries)])
+    since = {"scan_mode": "from-file-creation-time", "scan_file_creation_time_millis": times[0] + 1000}
+    reader = Reader(table.refresh(), consumer_id=name, **since)
+    reader.step(Limits(max_files=1))
+    Source.of(reader.table.store).progress(Position.of(json.loads(reader.offset)))
+    later = Reader(table.refresh(), consumer_id=name)
+    later.told, later.offset = reader.told, later.offset if name else reader.offset
+    later.read_all(Limits(max_files=1))
+    whole = Reader(table.refresh(), **since)
+    whole.read_all()
+    assert len(whole.told) == 3
+    assert sorted(later.told) == sorted(whole.told)
 
 
 @pytest.mark.parametrize(

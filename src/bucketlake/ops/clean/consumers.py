@@ -1,7 +1,7 @@
 """Consumers: who reads a table as a stream, and which snapshot each reads next.
 
-    consumer/consumer-<id>     { "nextSnapshot" : <id> }         and "index", "full", "producer" inside of a snapshot,
-                               "seen" behind one, "overwrites" where these are told too
+    consumer/consumer-<id>     { "nextSnapshot" : <id> }         and "index", "full", "producer", "created" inside of a
+                               snapshot, "seen" behind one, "overwrites" where these are told too
 
 Spec: docs/spec/tags.md#consumers
 """
@@ -85,9 +85,9 @@ def reset_consumer(store: Store, name: str, following: int | None) -> None:
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a consumer stands: the snapshot that it reads next, which may be still to come. `index`, `full`: it is
-    inside of what the snapshot changed, or holds, the latter by a changelog producer. `seen`: the delta manifest list
-    of the snapshot that was read last, "" where that is not known. `overwrites`: what these change is read, too, which
-    the snapshot before each tells."""
+    inside of what the snapshot changed, or holds, the latter by a changelog producer and of files made since `created`
+    (epoch milliseconds, 0: all, None: not said). `seen`: the delta manifest list of the snapshot that was read last, ""
+    where that is not known. `overwrites`: what these change is read, too, which the snapshot before each tells."""
 
     following: int
     index: int = 0
@@ -95,6 +95,7 @@ class Place:
     producer: str = ""
     seen: str = ""
     overwrites: bool = False
+    created: int | None = None
 
 
 def needed_by_consumers(store: Store) -> list[int]:
@@ -125,6 +126,8 @@ def advance_consumer(store: Store, name: str, place: Place) -> None:
         found |= {"index": place.index, "full": place.full}
     if place.full and place.producer:
         found["producer"] = place.producer
+    if place.full and place.created is not None:
+        found["created"] = place.created
     if place.seen:
         found["seen"] = place.seen
     if place.overwrites:
@@ -148,7 +151,10 @@ def place_of_consumer(store: Store, name: str) -> Place | None:
         producer, seen = found.get("producer", ""), found.get("seen", "")
         if not isinstance(producer, str) or not isinstance(seen, str):
             raise ValueError(f"producer is {producer!r:.100}, seen {seen!r:.100}")
-        return Place(int(following), index, full, producer, seen, found.get("overwrites") is True)
+        created = found.get("created")
+        if created is not None and (not integer(created) or created < 0):
+            raise ValueError(f"created is {created!r:.100}")
+        return Place(int(following), index, full, producer, seen, found.get("overwrites") is True, created)
 
 
 def clear_consumers(store: Store, including: str | None = None, excluding: str | None = None) -> list[str]:

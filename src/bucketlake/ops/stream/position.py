@@ -1,7 +1,7 @@
 """Where a stream stands: the unit that it reads next, as offsets keep it.
 
     {"version": 1, "snapshot": 7, "index": 2, "full": false, "seen": "manifest-list-…-1", "made": 1764000000000}
-    with "full": true also "producer": "lookup"
+    with "full": true also "producer": "lookup", "created": 1764000000000
 
 Spec: docs/spec/streaming.md#offsets
 """
@@ -24,7 +24,9 @@ class Position:
     the snapshot that was read last, "" where none was: what tells a history that was rolled back and went on
     otherwise. `made`: when the table was created, epoch milliseconds, 0 where that is not known: what tells another
     table in its place. `producer`: with `full`, the changelog producer by which rows count as held or are left to later
-    snapshots, however the table is altered meanwhile; "" by earlier versions: the one that the table has now."""
+    snapshots, however the table is altered meanwhile; "" by earlier versions: the one that the table has now.
+    `created`: with `full`, since when the files were made that count, epoch milliseconds, 0 for all; None by earlier
+    versions: as the options say now."""
 
     snapshot: int
     index: int = 0
@@ -32,6 +34,7 @@ class Position:
     seen: str = ""
     made: int = 0
     producer: str = ""
+    created: int | None = None
 
     @property
     def last(self) -> int:
@@ -45,7 +48,9 @@ class Position:
 
     def as_offset(self) -> dict[str, Any]:
         """JSON values."""
-        by = {"producer": self.producer} if self.full and self.producer else {}
+        by: dict[str, Any] = {"producer": self.producer} if self.full and self.producer else {}
+        if self.full and self.created is not None:
+            by["created"] = self.created
         return {
             "version": VERSION,
             "snapshot": self.snapshot,
@@ -63,8 +68,10 @@ class Position:
         made, full = offset.get("made", 0), offset.get("full", False)
         numbers = [value for value in (version, snapshot, index, made) if type(value) is int and value >= 0]
         producer = offset.get("producer", "")
-        if len(numbers) != 4 or not isinstance(full, bool) or producer not in ("", *PRODUCERS):
+        created = offset.get("created")
+        known = created is None or (type(created) is int and created >= 0)
+        if len(numbers) != 4 or not isinstance(full, bool) or producer not in ("", *PRODUCERS) or not known:
             raise CorruptError("not an offset of a stream", offset=str(dict(offset))[:200])
         if numbers[0] != VERSION:
             raise UnsupportedError("an offset of a later version", version=numbers[0], remedy="use a newer bucketlake")
-        return cls(numbers[1], numbers[2], full, str(offset.get("seen") or ""), numbers[3], producer)
+        return cls(numbers[1], numbers[2], full, str(offset.get("seen") or ""), numbers[3], producer, created)

@@ -42,7 +42,7 @@ class Source:
     follow: Follow
     where: Predicate | None = None
     known: int | None = None
-    _plans: dict[tuple[int, bool, str], list[Split]] = field(default_factory=dict)
+    _plans: dict[tuple[int, bool, str, int | None], list[Split]] = field(default_factory=dict)
     _last_batch: int = 0  # when; none yet: the first waits for nothing
 
     @classmethod
@@ -108,16 +108,18 @@ class Source:
         """Where a consumer stands. InvalidError where the history that it has read is no more."""
         number, index, full = place.following, place.index, place.full
         if place.seen:
-            at = Position(number, index, full, place.seen, producer=place.producer)
+            at = Position(number, index, full, place.seen, producer=place.producer, created=place.created)
             self._check_history(at, _ANEW)
             return at
         if not index and not full:
             return self._at(number)
-        return Position(number, index, full, self.store.snapshot(number).delta_manifest_list, producer=place.producer)
+        seen = self.store.snapshot(number).delta_manifest_list
+        return Position(number, index, full, seen, producer=place.producer, created=place.created)
 
     def _all_of(self, snapshot: Snapshot) -> Position:
         producer = str(self.store.options.get(PRODUCER))
-        return Position(snapshot.id, full=True, seen=snapshot.delta_manifest_list, producer=producer)
+        seen, created = snapshot.delta_manifest_list, self._created or 0
+        return Position(snapshot.id, full=True, seen=seen, producer=producer, created=created)
 
     # ---- how far a batch goes
 
@@ -251,11 +253,12 @@ class Source:
         return snapshot.commit_kind is CommitKind.OVERWRITE and mode in (BucketMode.DYNAMIC, BucketMode.POSTPONE)
 
     def _units(self, at: Position) -> list[Split]:
-        key = (at.snapshot, at.full, at.producer)
+        key = (at.snapshot, at.full, at.producer, at.created)
         if key not in self._plans:
             if at.full:
                 store = self.store.with_options({PRODUCER: at.producer}) if at.producer else self.store
-                units = held(store, Selection(store.snapshot(at.snapshot), self._created))
+                created = self._created if at.created is None else at.created or None
+                units = held(store, Selection(store.snapshot(at.snapshot), created))
             else:
                 units = changed(self.store, self._changes(at.snapshot), self.follow)
             while len(self._plans) >= KEPT_PLANS:
@@ -378,7 +381,9 @@ class Source:
         if index == 0 and not at.full:
             return at
         seen = "" if found is None else found.delta_manifest_list
-        return Position(at.snapshot, index, at.full, seen, producer=at.producer if at.full else "")
+        if not at.full:
+            return Position(at.snapshot, index, seen=seen)
+        return Position(at.snapshot, index, True, seen, producer=at.producer, created=at.created)
 
     # ---- consumers
 
@@ -386,7 +391,7 @@ class Source:
         """Let the stream's consumer, if it has one, keep what comes from here on."""
         name = self.store.options.get("consumer-id")
         if name is not None:
-            place = Place(at.snapshot, at.index, at.full, at.producer, at.seen, self.follow.overwrites)
+            place = Place(at.snapshot, at.index, at.full, at.producer, at.seen, self.follow.overwrites, at.created)
             advance_consumer(self.store, name, place)
 
 
