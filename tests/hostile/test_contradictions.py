@@ -73,3 +73,13 @@ def test_statistics_that_no_rows_have_are_not_known(tmp_path: Path, lie: str) ->
     assert table.refresh().to_arrow("k = 3").column("k").to_pylist() == [3]
     table.refresh().delete("k >= 8")
     assert table.refresh().to_arrow().num_rows == 8
+
+
+def test_a_file_without_rows_is_looked_into(tmp_path: Path) -> None:
+    """Nobody writes one: a condition does not leave it out."""
+    table = table_of(tmp_path, (), bucket="-1")
+    table.write_arrow(some(0, 10))
+    (one,) = live(table.refresh())
+    settle(table, [with_file(one, row_count=0)])
+    with pytest.raises(CorruptError, match=one.file.file_name):
+        table.refresh().to_arrow("k = 3")

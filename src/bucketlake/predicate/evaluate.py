@@ -255,7 +255,10 @@ def _leaf_may_match(predicate: Predicate, bounds: Bounds, rows: pa.Array) -> npt
         return may_match_all(fitted, {inner.column: bounds}, rows.to_numpy())
     if isinstance(predicate, IsNull):
         return _numpy(pc.greater(bounds.null_counts, 0))
-    some_value = _numpy(pc.not_equal(bounds.null_counts, rows))  # more nulls than rows tell nothing
+    told = pc.and_(
+        pc.equal(bounds.null_counts, rows), pc.greater(rows, 0)
+    )  # more nulls than rows, no rows tell nothing
+    some_value = _numpy(pc.invert(told))
     if isinstance(predicate, Not):
         if isinstance(predicate.child, Compare):  # NOT (column <=> literal) is true for nulls
             return np.ones(len(rows), np.bool_)

@@ -244,7 +244,7 @@ def _exact_files(store: Store, splits: Sequence[Split], bounded: bool) -> list[t
         if not split.raw or split.before is not None or split.changes or split.parts or split.bucket < 0:
             return None
         for file in split.files:
-            if keyed and file.delete_row_count != 0:
+            if (keyed and file.delete_row_count != 0) or not file.row_count:  # nobody writes a file without rows
                 return None
             deletions = split.deletions.get(file.file_name)
             gone = 0 if deletions is None else deletions.range.cardinality
