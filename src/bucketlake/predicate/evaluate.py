@@ -255,10 +255,8 @@ def _leaf_may_match(predicate: Predicate, bounds: Bounds, rows: pa.Array) -> npt
         return may_match_all(fitted, {inner.column: bounds}, rows.to_numpy())
     if isinstance(predicate, IsNull):
         return _numpy(pc.greater(bounds.null_counts, 0))
-    told = pc.and_(
-        pc.equal(bounds.null_counts, rows), pc.greater(rows, 0)
-    )  # more nulls than rows, no rows tell nothing
-    some_value = _numpy(pc.invert(told))
+    # More nulls than rows, and nulls of no rows, tell nothing.
+    some_value = _numpy(pc.invert(pc.and_(pc.equal(bounds.null_counts, rows), pc.greater(rows, 0))))
     if isinstance(predicate, Not):
         if isinstance(predicate.child, Compare):  # NOT (column <=> literal) is true for nulls
             return np.ones(len(rows), np.bool_)
