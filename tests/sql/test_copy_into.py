@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 
@@ -335,3 +336,31 @@ def test_columns_that_no_cast_makes_the_table_s(classic: Lake, folder: Path) -> 
         classic.sql(load_it.format("(id, l)"))
     classic.sql(load_it.format("(id)"))
     assert rows(classic, "SELECT * FROM db.c") == [(1, None, None)]
+
+
+def test_nested_values_lose_nothing(classic: Lake, folder: Path) -> None:
+    """Members of rows went by place, so that those of another order were exchanged, and what could not be cast within
+    a nested value became NULL there, without a word."""
+    classic.sql("CREATE TABLE db.o (id INT, s STRUCT<a: STRING, b: STRING>, l ARRAY<INT>)")
+    made = classic.spark.sql("SELECT * FROM VALUES (1, '5'), (2, 'x') AS v (id, t)")
+    row = "named_struct('B', 'b', 'a', 'a') AS s"
+    made.selectExpr("id", row, "array('1', t, NULL) AS l").coalesce(1).write.parquet(f"{folder}/p")
+    load_it = f"COPY INTO db.o FROM '{folder}/p' FILE_FORMAT = (TYPE = PARQUET)"
+    with pytest.raises(InvalidError, match="Cast failure in column 'l'"):
+        classic.sql(load_it)
+    (told,) = classic.sql(f"{load_it} ON_ERROR = CONTINUE").collect()
+    assert (told.status, told.rows_loaded, told.errors_seen) == ("PARTIALLY_LOADED", 1, 1)
+    assert rows(classic, "SELECT id, s.a, s.b, l FROM db.o") == [(1, "a", "b", [1, 5, None])]
+
+
+def test_parquet_files_of_other_columns(classic: Lake, folder: Path) -> None:
+    """What one of them lacked, others lost: it was loaded as NULL, and never again."""
+    classic.sql("CREATE TABLE db.v (id INT, s STRING)")
+    for name, text in {"a": "SELECT 1 AS id", "b": "SELECT 2 AS id, 'x' AS s", "c": "SELECT 'y' AS id"}.items():
+        made = classic.spark.sql(text).toArrow()
+        pq.write_table(made, f"{folder}/{name}.parquet")
+    load_it = f"COPY INTO db.v FROM '{folder}' FILE_FORMAT = (TYPE = PARQUET)"
+    with pytest.raises(InvalidError, match=r"of one name have other types.*id: STRING.*PATTERN"):
+        classic.sql(load_it)
+    classic.sql(f"{load_it} PATTERN = '^[ab]'")
+    assert rows(classic, "SELECT * FROM db.v ORDER BY id") == [(1, None), (2, "x")]

@@ -27,6 +27,7 @@ from bucketlake.ops.commit.loads import Loading, SourceFile, loaded, record_load
 from bucketlake.ops.write.prepare import new_commit_user
 from bucketlake.schema.schema import TableSchema
 from bucketlake.spark.assignment import Rules
+from bucketlake.spark.copy.casts import cast_value
 from bucketlake.spark.copy.formats import FileFormat
 from bucketlake.spark.copy.sources import list_files, literal_path
 from bucketlake.spark.instants import shown_type
@@ -51,6 +52,7 @@ RESULT = T.StructType(
 _FILE, _CORRUPT, _BAD = "__bucketlake_file", "__bucketlake_corrupt", "__bucketlake_bad"
 _NESTED = (T.StructType, T.ArrayType, T.MapType)
 _UNREAD = re.compile(r"\[FAILED_READ_FILE[^\n]*")
+_UNMERGED = re.compile(r"\[CANNOT_MERGE_SCHEMAS\].*?(STRUCT<[^\n]*>).*?(STRUCT<[^\n]*>)", re.DOTALL)
 _BY_QUERY = "leave it out of the column list, or INSERT … SELECT … FROM {}.`{}`"
 _CAST = "Source data contains values that cannot be converted to the target type."
 
@@ -131,12 +133,14 @@ class _Run:
     columns: Sequence[str]
     rules: Rules
     _values: dict[str, Column] = field(default_factory=dict, init=False)
+    _lost: dict[str, Column] = field(default_factory=dict, init=False)
 
     def run(self, files: Sequence[SourceFile], options: Mapping[str, str]) -> list[tuple[object, ...]]:
         """Read, check, write, remember."""
         with _told_of_files(self.request.format.name):
             frame = self._read(files, options)
-            self._values = {name: self._value(name, frame) for name in self.columns}
+            for name in self.columns:
+                self._values[name], self._lost[name] = self._value(name, frame)
             self._require_casts(frame)
             # What is counted and what is written are the same rows, whatever becomes of files and executors meanwhile.
             frame = decided(frame.withColumn(_BAD, self._wrong(frame)))
@@ -147,7 +151,9 @@ class _Run:
         """The files' columns under the names that they have, each row's file, and what is malformed."""
         paths, name = [literal_path(file.path) for file in files], self.request.format.name
         if name == "PARQUET":
-            frame = self.spark.read.options(**options).parquet(*paths)
+            # Without it one file says what columns all of them have, and what others have beside these is lost.
+            merged = {"mergeSchema": "true"} if len(paths) > 1 else {}
+            frame = self.spark.read.options(**options, **merged).parquet(*paths)
             return frame.select("*", _file_of(frame), F.lit(None).cast("string").alias(_CORRUPT))
         given = self.columns if name == "JSON" else [f"_c{place}" for place in range(len(self.columns))]
         fields = [T.StructField(column, T.StringType()) for column in given]
@@ -168,22 +174,25 @@ class _Run:
         fold: Callable[[str], str] = str if self.rules.sensitive else str.lower
         return next((own for own in frame.columns if fold(own) == fold(name)), None)
 
-    def _value(self, name: str, frame: DataFrame) -> Column:
-        """A column's value in the table's type; null where it cannot be cast."""
+    def _value(self, name: str, frame: DataFrame) -> tuple[Column, Column]:
+        """A column's value in the table's type, null where it cannot be cast; whether anything of it was lost so."""
         own, source = self.table.schema.field(name).type, self._source(name, frame)
         # Spark casts nothing to members that are NOT NULL: the writer looks for their nulls.
         kind, shown = (as_nullable(spark_type(one)) for one in (own, shown_type(own, self.table.options)))
         if source is None:
-            return F.lit(None).cast(kind)
-        column = F.col(quoted(source))
-        if as_nullable(frame.schema[source].dataType) == kind:
-            return column
-        if isinstance(kind, _NESTED) and isinstance(frame.schema[source].dataType, T.StringType):
+            return F.lit(None).cast(kind), F.lit(False)
+        column, given = F.col(quoted(source)), as_nullable(frame.schema[source].dataType)
+        if given == kind:
+            return column, F.lit(False)
+        if isinstance(kind, _NESTED) and isinstance(given, T.StringType):
             told, name = self.request.format.name, self.table.schema.field(name).name
             remedy = _BY_QUERY.format(told.lower(), self.request.source)
             raise UnsupportedError(f"nested values from {told} files", column=name, remedy=remedy)
-        found = column.try_cast(shown) if self.rules.ansi else column.cast(shown)
-        return found if shown == kind else found.cast(kind)
+        try:
+            found, lost = cast_value(column, given, shown, self.rules)
+        except InvalidError as error:
+            raise self._uncast(name, source, frame) from error
+        return (found if shown == kind else found.cast(kind)), lost
 
     def _require_casts(self, frame: DataFrame) -> None:
         """InvalidError for a column of the files of whose type no value is one of the table's, as of a ROW with other
@@ -193,13 +202,16 @@ class _Run:
         for name, value in self._values.items():
             source, error = self._source(name, frame), _mismatch(frame, [value])
             if source is not None and error is not None:
-                raise InvalidError(
-                    "a column of the files cannot be cast to the table's type",
-                    column=name,
-                    of_files=frame.schema[source].dataType.simpleString(),
-                    of_table=type_text(self.table.schema.field(name).type),
-                    remedy=_BY_QUERY.format(self.request.format.name.lower(), self.request.source),
-                ) from error
+                raise self._uncast(name, source, frame) from error
+
+    def _uncast(self, name: str, source: str, frame: DataFrame) -> InvalidError:
+        return InvalidError(
+            "a column of the files cannot be cast to the table's type",
+            column=name,
+            of_files=frame.schema[source].dataType.simpleString(),
+            of_table=type_text(self.table.schema.field(name).type),
+            remedy=_BY_QUERY.format(self.request.format.name.lower(), self.request.source),
+        )
 
     def _wrong(self, frame: DataFrame) -> Column:
         """The first column whose value cannot be cast, null where all can."""
@@ -207,8 +219,7 @@ class _Run:
         for name in reversed(self.columns):
             source = self._source(name, frame)
             if source is not None:
-                lost = F.col(quoted(source)).isNotNull() & self._values[name].isNull()
-                found = F.when(lost, F.lit(source)).otherwise(found)
+                found = F.when(self._lost[name], F.lit(source)).otherwise(found)
         return F.when(F.col(_CORRUPT).isNull(), found)
 
     def _seen(self, frame: DataFrame) -> dict[str, _Seen]:
@@ -272,6 +283,13 @@ def _told_of_files(format_name: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        schemas = _UNMERGED.search(str(error))
+        if schemas is not None:
+            raise InvalidError(
+                "columns of one name have other types in other files",
+                schemas=[schema[:500] for schema in schemas.groups()],
+                remedy="load such files apart: PATTERN says which are read",
+            ) from error
         reason = _UNREAD.search(str(error))
         if reason is None:
             raise
