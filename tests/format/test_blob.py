@@ -155,3 +155,10 @@ def test_what_is_no_descriptor(value: bytes, found: type[Exception]) -> None:
     with pytest.raises(found):
         assert descriptor.holds(pa.array([value])).all()
         descriptor.parsed(pa.array([value]))
+
+
+def test_values_of_other_types_are_no_descriptors() -> None:
+    """Functions of SQL take whatever is given: it was Arrow's error about a cast."""
+    for call in (descriptor.of_files, descriptor.shown):
+        with pytest.raises(InvalidError, match=r"not a (path|blob descriptor) \[type=int64\]"):
+            call(pa.array([5]))

@@ -21,6 +21,13 @@ SLIPS = [
     ("ALTER TABLE t DELET TAG x", "did you mean DELETE TAG?"),
     ("DESCRIBE t info.citty", "DESCRIBE of a member of a column [column=info]: DESCRIBE … info shows its whole type"),
     ("USE dbb", "did you mean 'db'?"),
+    ("CREATE TABLE u (a INT, b ARRAY<INTT>)", "[column=b, type=ARRAY<INTT>, position=6]: did you mean 'INT'?"),
+    ("ALTER TABLE t ADD COLUMN info.zip STRNG", "[column=info.zip, type=STRNG, position=0]: did you mean 'STRING'?"),
+    ("ALTER TABLE t ALTER COLUMN id TYPE DECIMAL(40)", "[column=id, precision=40]"),
+    (
+        "COPY INTO t FROM /in/a FILE_FORMAT = (TYPE = CSV)",
+        "near=/in/a FILE_FORMAT = (TYPE = CSV)]: paths stand in quotes",
+    ),
     ("SET spark.paimon.scan.snapsht-id = 1", "did you mean 'scan.snapshot-id'?"),
     ("SET spark.paimon.paimon.db.t.scan.snapsht-id = 1", "did you mean 'scan.snapshot-id'?"),
 ]

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.types.elsewhere import meant
 from bucketlake.types.model import BYTES, SIZED, STRING, DataField, DataType, Root, checked
 
@@ -73,6 +73,14 @@ def parse_type_text(sql: str, dialect: Dialect = "spark") -> DataType:
     Spec: docs/spec/types.md#sql-text
     """
     return _TypeText(sql, dialect).parse()
+
+
+def column_type(column: str, sql: str, dialect: Dialect = "spark") -> DataType:
+    """The type that a statement gives a column; what is wrong with it names the column."""
+    try:
+        return parse_type_text(sql, dialect)
+    except (InvalidError, UnsupportedError) as error:
+        raise type(error)(error.what, remedy=error.remedy, **{"column": column, **error.details}) from error
 
 
 _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)*`)|('(?:[^']|'')*')|(\d+)|([^\W\d]\w*)|([<>(),:]))")

@@ -103,8 +103,8 @@ def _numbers(parts: pa.Array, kind: str) -> npt.NDArray[np.int64]:
 
 
 def of_files(paths: pa.Array) -> pa.Array:
-    """Descriptors of whole files; null where the path is."""
-    names = paths.cast(pa.large_binary())
+    """Descriptors of whole files; null where the path is. InvalidError for what is no text."""
+    names = _bytes_of(paths, "a path")
     sizes = pc.fill_null(pc.binary_length(names), 0).to_numpy(zero_copy_only=False).astype("<i4")
     offsets = pa.py_buffer(np.arange(len(sizes) + 1, dtype=np.int64) * 4)
     lengths = pa.Array.from_buffers(pa.large_binary(), len(sizes), [None, offsets, pa.py_buffer(sizes.tobytes())])
@@ -115,9 +115,16 @@ def of_files(paths: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(head, lengths, names, tail, nothing).cast(pa.binary())
 
 
+def _bytes_of(values: pa.Array, what: str) -> pa.Array:
+    """Bytes or texts of any width."""
+    if values.type not in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.null()):
+        raise InvalidError(f"not {what}", type=str(values.type), remedy="give a text, or bytes")
+    return values.cast(pa.large_binary())
+
+
 def shown(values: pa.Array) -> pa.Array:
     """Descriptors as Apache Paimon prints them; null where there is none. InvalidError for what is no descriptor."""
-    values = values.cast(pa.binary())
+    values = _bytes_of(values, "a blob descriptor").cast(pa.binary())
     there = values.is_valid()
     given = values.filter(there)
     if not holds(given).all():

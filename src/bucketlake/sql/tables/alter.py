@@ -30,7 +30,7 @@ from bucketlake.sql.text.cursor import Cursor
 from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.tokens import Token
 from bucketlake.types.model import DataField, DataType
-from bucketlake.types.parse import Dialect, parse_type_text
+from bucketlake.types.parse import Dialect, column_type
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -308,7 +308,7 @@ class _Column:
 
     def type(self, dialect: Dialect = "spark") -> DataType:
         """Of Spark's words or Flink's (`TIMESTAMP(3)`), nullable unless it is said."""
-        found = parse_type_text(self.type_text, dialect)
+        found = column_type(".".join(self.path), self.type_text, dialect)
         return found if self.nullable is None else found.with_nullable(self.nullable)
 
 
@@ -382,7 +382,8 @@ def _altered(cursor: Cursor, column: tuple[str, ...]) -> Edit:
         return _Default(column, cursor.expression(","))
     if cursor.accept("TYPE"):
         text = cursor.until(",", "COMMENT", "FIRST", "AFTER")
-        return _dated(lambda dialect: core.UpdateColumnType(column, parse_type_text(text, dialect)))
+        named = ".".join(column)
+        return _dated(lambda dialect: core.UpdateColumnType(column, column_type(named, text, dialect)))
     if cursor.accept("COMMENT"):
         return core.UpdateComment(column, cursor.string())
     if cursor.accept("SET", "NOT", "NULL"):

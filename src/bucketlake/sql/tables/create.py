@@ -7,7 +7,7 @@ from dataclasses import field
 from bucketlake.errors import UnsupportedError
 from bucketlake.sql.text.cursor import Cursor
 from bucketlake.types.model import DataType
-from bucketlake.types.parse import Dialect, parse_type_text
+from bucketlake.types.parse import Dialect, column_type
 from bucketlake.values import dataclass
 
 LAKE_PROVIDERS = ("paimon", "bucketlake")
@@ -61,7 +61,7 @@ class CreateTable:
         keys = set(self.primary_keys)
         typed = []
         for column in self.columns:
-            parsed = parse_type_text(column.type_text, dialect)
+            parsed = column_type(column.name, column.type_text, dialect)
             typed.append(
                 (column, parsed.with_nullable(parsed.nullable and column.nullable and column.name not in keys))
             )

@@ -87,7 +87,8 @@ _SIGNS = {
     "[": "names with blanks and signs stand in backticks: `a name`; places in arrays behind the array: a[0]",
     "@": "VERSION AS OF, or TIMESTAMP AS OF, behind the name",
     "{": "give what stands in braces by its name: lake.sql('… {df}', df=frame)",
-    "/": "/*+ OPTIONS('key' = 'value') */ behind the table's name",
+    "/*": "/*+ OPTIONS('key' = 'value') */ behind the table's name",
+    "/": "paths stand in quotes, names of tables with signs in backticks",
     "-": "put a name with characters other than letters, digits and _ in backticks: `{}`",
     '"': "names stand in backticks: `a name`",
     "'": "names stand in backticks, texts in quotes; rows of a file are csv.`path`, parquet.`path`, …",
@@ -192,7 +193,7 @@ def _nearest(word: str, known: list[str]) -> str | None:
 
 
 def _of_sign(statement: str, place: int) -> str | None:
-    told = _SIGNS.get(statement[place : place + 1])
+    told = _SIGNS.get(statement[place : place + 2]) or _SIGNS.get(statement[place : place + 1])
     if told is None or "{}" not in told:
         return told
     before, after = re.search(r"\w*\Z", statement[:place]), re.match(r"[\w$-]*", statement[place:])
