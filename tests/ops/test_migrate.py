@@ -184,6 +184,21 @@ def test_without_a_draft_the_first_footer_tells(catalog: Catalog, folder: Path) 
     assert ids(catalog.table("db.t"), where="pt = '1'") == list(range(20))
 
 
+def test_columns_that_the_first_footer_does_not_tell(catalog: Catalog, tmp_path: Path) -> None:
+    """They were no columns of the table, and their values lost. Where the table is there, its columns count."""
+    folder = tmp_path / "src"
+    put(folder / "a.parquet", rows(0, 1).select(["id"]))
+    put(folder / "b.parquet", rows(1, 2))
+    with pytest.raises(
+        InvalidError, match=r"columns that the first file lacks; nothing.*b\.parquet, columns=\['name'\]"
+    ):
+        catalog.migrate_folder(str(folder), "db.t")
+    assert data_of(folder) == ["a.parquet", "b.parquet"]
+    catalog.create_table("db.t", pa.schema([("id", pa.int64())]))
+    catalog.migrate_folder(str(folder), "db.t")
+    assert ids(catalog.table("db.t")) == [0, 1]
+
+
 def test_an_empty_folder_makes_an_empty_table(catalog: Catalog, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert catalog.migrate_folder(str(tmp_path / "empty"), "db.t", "parquet", PT).files == 0

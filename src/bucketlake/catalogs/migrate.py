@@ -66,6 +66,7 @@ def migrate_folder(
         told = partition_keys_of(storage, location) or tuple(table.schema.partition_keys)
         keys = told if draft is None else tuple(draft.partition_keys)
         return migrate(storage, table.store, Source(location, file_format, keys), threads=threads)
+    declared = draft is not None
     draft = draft or drafted(storage, location, file_format)
     options = {"bucket": "-1", **draft.options}
     if draft.partition_keys:
@@ -76,7 +77,7 @@ def migrate_folder(
         if not catalog.publish_table(made) and not _is_same(catalog.table(name).schema, made.schema):
             raise AlreadyExistsError("another process has just created the table", table=name, remedy="call again")
 
-    source = Source(location, file_format, tuple(draft.partition_keys))
+    source = Source(location, file_format, tuple(draft.partition_keys), declared)
     return migrate(storage, made.store, source, publish=publish, threads=threads)
 
 

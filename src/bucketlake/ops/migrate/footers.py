@@ -104,9 +104,17 @@ def schema_of(footer: Footer) -> list[DataField]:
 
 
 def check_columns(footer: Footer, file: SourceFile, source: Source, fields: Sequence[DataField]) -> None:
-    """InvalidError unless the file holds the table's columns; UnsupportedError for values of the old calendar."""
+    """InvalidError unless the file holds the table's columns, and no others where nobody has said which of them count;
+    UnsupportedError for values of the old calendar."""
     keys = {key.lower() for key in source.partition_keys}
     names = {name.lower(): name for name in footer.schema.names}
+    known = {*keys, *(item.name.lower() for item in fields)}
+    others = [] if source.declared else sorted(name for name in footer.schema.names if name.lower() not in known)
+    if others:
+        what = "a file has columns that the first file lacks; nothing was moved"
+        raise InvalidError(
+            what, path=file.path, columns=others, remedy="make the table, with the columns that count, first"
+        )
     for item in fields:
         if item.name.lower() in keys:
             continue

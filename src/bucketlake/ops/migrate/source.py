@@ -33,11 +33,13 @@ _TABLES = {
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A folder whose files are to become a table's. `partition_keys`: in the order of the folders."""
+    """A folder whose files are to become a table's. `partition_keys`: in the order of the folders. `declared`: the
+    table's columns are what somebody says that the files hold, and not what one of them holds."""
 
     location: str
     file_format: str
     partition_keys: tuple[str, ...] = ()
+    declared: bool = True
 
 
 @dataclass(frozen=True, slots=True)
