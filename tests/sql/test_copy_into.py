@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
@@ -304,8 +305,10 @@ def test_files_that_are_not_what_is_said(classic: Lake, folder: Path) -> None:
     classic.sql("CREATE TABLE db.u (id INT, l ARRAY<INT>)")
     (folder / "no.parquet").write_text("no parquet")
     (folder / "l.json").write_text('{"id": 1, "l": [1]}')
-    with pytest.raises(InvalidError, match=r"not PARQUET, or is damaged.*no\.parquet.*PATTERN"):
-        classic.sql(f"COPY INTO db.u FROM '{folder}' FILE_FORMAT = (TYPE = PARQUET) PATTERN = 'no.parquet'")
+    pq.write_table(pa.table({"id": pa.array([1], pa.int32())}), folder / "yes.parquet")
+    for pattern in ("no.parquet", "parquet"):
+        with pytest.raises(InvalidError, match=r"not PARQUET, or is damaged.*no\.parquet.*PATTERN"):
+            classic.sql(f"COPY INTO db.u FROM '{folder}' FILE_FORMAT = (TYPE = PARQUET) PATTERN = '{pattern}'")
     with pytest.raises(UnsupportedError, match=r"nested values from JSON files.*column=l.*FROM json\.`"):
         classic.sql(f"COPY INTO db.u FROM '{folder}' FILE_FORMAT = (TYPE = JSON) PATTERN = 'l.json'")
 
