@@ -386,6 +386,7 @@ def test_names_that_nobody_knows(classic: Lake) -> None:
             ("LOAD DATA INPATH '/x' INTO TABLE db.orders", UnsupportedError, "LOAD on a lake table"),
             ("VACUUM db.orders", UnsupportedError, "VACUUM on a lake table"),
             ("OPTIMIZE db.orders", UnsupportedError, r"sys\.compact\(table => 'db\.orders'\)"),
+            ("COMPACT TABLE db.orders", UnsupportedError, r"sys\.compact\(table => 'db\.orders'\)"),
         ],
     )
     with pytest.raises(BucketlakeError):

@@ -23,7 +23,7 @@ _ALONE = "each statement is a commit of its own; CALL sys.rollback goes back to 
 # How a statement begins -> what to say here.
 _BEGINNINGS = {
     r"VACUUM\b": "CALL sys.expire_snapshots(table => 't'), CALL sys.remove_orphan_files(table => 't')",
-    r"OPTIMIZE\b": "CALL sys.compact(table => 't')",
+    r"(OPTIMIZE|COMPACT)\b": "CALL sys.compact(table => 't')",
     r"RESTORE\b": "CALL sys.rollback('t', '1'), to a snapshot or a tag",
     r"MSCK\b": "partitions are what rows say: there is nothing to repair",
     r"LOAD\b": "COPY INTO, or INSERT INTO … SELECT * FROM parquet.`path`",
