@@ -145,7 +145,12 @@ def test_values_beside_the_text(lake: Lake) -> None:
     ]
     numbers = {"a": np.int64(1), "b": [np.float32(2.5)], "c": pd.NaT, "d": F.lit(4)}
     assert tuple(lake.sql("SELECT :a, :b, :c, :d", numbers).collect()[0]) == (1, [2.5], None, 4)
-    for wrong in (object(), 2**64, [np.datetime64("2024-01-01")]):  # Spark's word was of an attribute that they lack
+    long = {"a": 2**64, "b": -(10**37)}
+    assert tuple(lake.sql("SELECT :a, :b", long).collect()[0]) == (2**64, -(10**37))
+    lake.sql("CREATE TABLE db.long (d DECIMAL(38, 0))")
+    lake.sql("INSERT INTO db.long VALUES (:a), (:b)", long)
+    assert sorted(row.d for row in lake.sql("SELECT d FROM db.long").collect()) == [-(10**37), 2**64]
+    for wrong in (object(), 10**38, [np.datetime64("2024-01-01")]):  # Spark's word was of an attribute that they lack
         for text in ("SELECT :a", "INSERT INTO db.t VALUES (:a, 'x')"):
             with pytest.raises(InvalidError, match=r"no value of SQL's.*parameter=a"):
                 lake.sql(text, {"a": wrong})

@@ -25,10 +25,9 @@ def cast_value(column: Column, source: T.DataType, target: T.DataType, rules: Ru
         value = (source.valueType, target.valueType, rules)
         lost = F.exists(F.map_values(column), lambda one: cast_value(one, *value)[1])
         values = F.transform_values(column, lambda _, one: cast_value(one, *value)[0])
-        keys, gone = _tried(
-            values, T.MapType(target.keyType, target.valueType), rules
-        )  # of keys that may be lost no cast
-        return keys, _certain(lost) | gone
+        # The keys go with the whole: Spark has no cast of such as may be lost.
+        found, gone = _tried(values, T.MapType(target.keyType, target.valueType), rules)
+        return found, _certain(lost) | gone
     return _tried(column, target, rules)
 
 

@@ -34,6 +34,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 _MICROSECOND = dt.timedelta(microseconds=1)
 _CONSTANT = {"CONCAT", "CONCAT_WS", "COALESCE", "FORMAT_STRING", "LOWER", "REPLACE", "SUBSTRING", "TRIM", "UPPER"}
 _SIGNS = {"(", ")", ",", ".", ":", "|", "||"}
+_BEYOND_DECIMALS = 10**38
 _VALUES = (int, float, str, bytes, bytearray, Decimal, dt.date, dt.time, dt.timedelta, list, tuple, Mapping, Set)
 _COLUMN = re.compile(r"\[([^\]]+)\]")
 
@@ -276,8 +277,9 @@ def _sparks(value: Any, name: str) -> Any:
         return value
     value = _plain(value)
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        what = "an integer of more than 64 bits is no value of SQL's"
-        raise InvalidError(what, parameter=name, remedy="give a Decimal of it")
+        if abs(value) >= _BEYOND_DECIMALS:
+            raise InvalidError("no value of SQL's: an integer of more than 38 digits", parameter=name)
+        return Decimal(value)  # as Spark reads such a literal
     if value is not None and not isinstance(value, _VALUES):
         remedy = "give a number, text, date, time or list of these"
         raise InvalidError("no value of SQL's", parameter=name, type=type(value).__name__, remedy=remedy)
