@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import functions as F
 
+from bucketlake.spark.arrow_rows import BATCH_ROWS
 from bucketlake.spark.session import Lake
 from bucketlake.spark.write import narrow, tasks
 from bucketlake.spark.write.narrow import BATCH_BYTES, UNLIMITED
@@ -48,6 +49,27 @@ def test_a_limit_that_was_set_holds(lake: Lake, monkeypatch: pytest.MonkeyPatch)
         assert lake.spark.conf.get(BATCH_BYTES) == "1000000" == seen[0]
     finally:
         lake.spark.conf.unset(BATCH_BYTES)
+
+
+@pytest.mark.parametrize("rows", ["-1", "0"])
+def test_batches_without_a_limit_of_rows(lake: Lake, rows: str) -> None:
+    lake.spark.conf.set(BATCH_ROWS, rows)
+    try:
+        lake.sql(f"CREATE TABLE db.t (id BIGINT, v STRING) {KEYED}")
+        lake.sql("INSERT INTO db.t SELECT id, 'a' FROM range(6)")
+        lake.sql("UPDATE db.t SET v = 'b' WHERE id % 3 = 0")
+        lake.sql("DELETE FROM db.t WHERE id = 2")
+        lake.sql(
+            "MERGE INTO db.t USING (SELECT 1 AS id UNION ALL SELECT 9) s ON t.id = s.id "
+            "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.id, 'm')"
+        )
+        assert [tuple(row) for row in lake.sql("SELECT * FROM db.t ORDER BY id").collect()] == [
+            (0, "b"), (3, "b"), (4, "a"), (5, "a"), (9, "m")]  # fmt: skip
+        assert lake.sql("SELECT count(*) FROM db.t").first()[0] == 5
+        assert lake.sql("SHOW TABLES IN db").count() == 1
+        assert lake.spark.conf.get(BATCH_ROWS) == rows
+    finally:
+        lake.spark.conf.unset(BATCH_ROWS)
 
 
 @pytest.mark.parametrize("column", ["BINARY", "ARRAY<STRING>", "STRING"])

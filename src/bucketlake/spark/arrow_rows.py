@@ -6,6 +6,7 @@ Spec: docs/spec/types.md
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from threading import Lock
 
 import numpy as np
 import pyarrow as pa
@@ -20,10 +21,32 @@ from bucketlake.spark.types import MICROSECONDS, as_nullable, table_type
 from bucketlake.types.arrow import filled_table, variant_type
 from bucketlake.types.model import LISTS, DataField, DataType, Root, arrow_type
 
+BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_limited = Lock()
+
 
 def framed(spark: SparkSession, rows: pa.Table, schema: T.StructType) -> DataFrame:
-    """A frame of rows in the driver."""
-    return spark.createDataFrame(filled_table(_uncut(_without_gaps(rows))) if rows.num_rows else [], schema)
+    """A frame of rows in the driver, of any types and any number of batches."""
+    if not rows.num_rows:
+        return spark.createDataFrame([], schema)
+    return arrow_frame(spark, filled_table(_uncut(_without_gaps(rows))), schema)
+
+
+def arrow_frame(spark: SparkSession, rows: pa.Table, schema: T.StructType | str | None = None) -> DataFrame:
+    """The frame that PySpark makes of the table, also where the session sets no limit of a batch's rows: PySpark's own
+    call takes zero and less, which Spark means by that, for the length of a batch."""
+    try:
+        return spark.createDataFrame(rows, schema)
+    except ValueError:
+        with _limited:  # what a thread sets, no other takes for the user's
+            limit = spark.conf.get(BATCH_ROWS)
+            if int(limit or 1) > 0:
+                raise
+            spark.conf.set(BATCH_ROWS, max(rows.num_rows, 1))
+            try:
+                return spark.createDataFrame(rows, schema)
+            finally:
+                spark.conf.set(BATCH_ROWS, limit)
 
 
 def _without_gaps(rows: pa.Table) -> pa.Table:

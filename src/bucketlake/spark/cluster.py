@@ -34,7 +34,7 @@ from bucketlake.ops.table.made import discard
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store
 from bucketlake.spark.actions import to_arrow
-from bucketlake.spark.arrow_rows import mapped
+from bucketlake.spark.arrow_rows import arrow_frame, mapped
 from bucketlake.spark.types import row_bytes
 from bucketlake.values import dataclass
 
@@ -199,7 +199,7 @@ def _tasks(spark: SparkSession, values: Sequence[Any], action: A) -> tuple[DataF
     if sum(map(len, pickled)) <= _CARRIED:
         return spark.range(0, len(values), 1, count), cast("A", _Numbered(tuple(pickled), action))
     data = pa.table({"id": pa.array(range(count), pa.int32()), "value": pa.array(pickled, pa.binary())})
-    return spark.createDataFrame(data).repartitionById(count, "id").select("value"), action
+    return arrow_frame(spark, data).repartitionById(count, "id").select("value"), action
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ def rows_made(spark: SparkSession, values: list[Any], action: ArrowMap, schema: 
     if size < _SMALL or step < 1:
         return made_of(spark, values, action, schema)
     numbers = pa.array([place * step for place in range(len(values))], pa.int64())
-    known = spark.createDataFrame(pa.table({"id": numbers, "value": [pickle.dumps(value) for value in values]}))
+    known = arrow_frame(spark, pa.table({"id": numbers, "value": [pickle.dumps(value) for value in values]}))
     placed = spark.range(0, count * step, 1, count).join(F.broadcast(known), "id")
     return placed.select("value").mapInArrow(action, schema)
 

@@ -24,7 +24,7 @@ from pyspark.sql import types as T
 from bucketlake.ops.scan.pruning import proved_partitions
 from bucketlake.ops.table.partitions import partition_columns
 from bucketlake.ops.table.store import Store
-from bucketlake.spark.arrow_rows import framed, spark_batch
+from bucketlake.spark.arrow_rows import arrow_frame, framed, spark_batch
 from bucketlake.spark.conform import literal
 from bucketlake.spark.raised import FILE_CHANGED
 from bucketlake.spark.read import native
@@ -168,7 +168,7 @@ def _kept(
     all tasks, which it would do with a small table. And it would move joins below this one."""
     sizes = pa.array([_size(found) for found in files], pa.int64())
     by_size = pa.MapArray.from_arrays(pa.array([0, len(files)], pa.int32()), sizes, bits)
-    known = spark.createDataFrame(pa.table({_BITS: by_size})).scalar()
+    known = arrow_frame(spark, pa.table({_BITS: by_size})).scalar()
     unplanned = F.expr(f"CAST({_CHANGED} AS ARRAY<BIGINT>)")
 
     def kept(metadata: Column) -> Column:

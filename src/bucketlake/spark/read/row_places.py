@@ -28,7 +28,7 @@ from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.schema.schema import TRACKING
 from bucketlake.spark import actions
-from bucketlake.spark.arrow_rows import arrow_layout, framed, spark_batch
+from bucketlake.spark.arrow_rows import arrow_frame, arrow_layout, framed, spark_batch
 from bucketlake.spark.cluster import ensure_package, parallelism, rows_made, run_tasks, unpickled
 from bucketlake.spark.instants import as_shown, shown
 from bucketlake.spark.read import hidden, native, placed, reader
@@ -166,7 +166,7 @@ def rows_with_places(
     columns = {FILE: pa.array(range(len(files)), pa.int64())}
     columns |= {name: _of_files(store, files, name) for name in extra if name != hidden.ROW_INDEX}
     kinds = [T.StructField(name, hidden.hidden_type(name, store.schema)) for name in columns if name != FILE]
-    known = spark.createDataFrame(pa.table(columns), T.StructType([T.StructField(FILE, T.LongType()), *kinds]))
+    known = arrow_frame(spark, pa.table(columns), T.StructType([T.StructField(FILE, T.LongType()), *kinds]))
     if hidden.ROW_INDEX in extra:
         frame = frame.withColumn(hidden.ROW_INDEX, F.col(ROW_INDEX))
     return frame if len(columns) == 1 else frame.join(F.broadcast(as_shown(known, store.options)), FILE)

@@ -27,7 +27,7 @@ from bucketlake.ops.change.new_values import NewValues, rewrite_changed
 from bucketlake.ops.change.touched import Touched, path_of
 from bucketlake.ops.table.made import MadeFiles, all_or_nothing, remove_files
 from bucketlake.ops.table.store import Store, parallel
-from bucketlake.spark.arrow_rows import collected
+from bucketlake.spark.arrow_rows import arrow_frame, collected
 from bucketlake.spark.cluster import ensure_package, is_answer, pack, parallelism, run_tasks, run_values, unpickled
 from bucketlake.spark.conform import conform
 from bucketlake.spark.instants import rules
@@ -158,7 +158,7 @@ def _shuffled(
             _TASK: pa.array([owner[order] for order in orders[known].tolist()], pa.int32()),
         }
     )
-    placed = rows.join(F.broadcast(spark.createDataFrame(places)), F.col(FILE) == F.col(_NUMBER))
+    placed = rows.join(F.broadcast(arrow_frame(spark, places)), F.col(FILE) == F.col(_NUMBER))
     placed = placed.repartitionById(len(tasks), _TASK).sortWithinPartitions(_ORDER, ROW_INDEX)
     names = [quoted(item.name) for item in replacing.fields]
     stage = _Shuffled(replacing, tuple(tuple(task) for task in tasks))

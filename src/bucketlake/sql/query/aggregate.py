@@ -19,7 +19,7 @@ from bucketlake.format.metadata.stats import decode_stats_columns
 from bucketlake.lazy import pc
 from bucketlake.ops.rows.column_files import narrowed
 from bucketlake.ops.table.partitions import partition_columns
-from bucketlake.spark.arrow_rows import arrow_layout, spark_batch
+from bucketlake.spark.arrow_rows import arrow_frame, arrow_layout, spark_batch
 from bucketlake.spark.types import spark_schema
 from bucketlake.sql.query.parser import Source, only
 from bucketlake.sql.query.pushdown import Proof, counts_rows
@@ -227,7 +227,7 @@ def reduced(spark: SparkSession, store: Store, plan: Plan, wanted: Asked) -> Dat
         counts[partition] = counts.get(partition, 0) + rows
     if wanted.whole:
         total = pa.table({ROWS: pa.array([sum(counts.values())], pa.int64())})
-        return spark.createDataFrame(total, spark_schema(()).add(ROWS, "long"))
+        return arrow_frame(spark, total, spark_schema(()).add(ROWS, "long"))
     counts = {partition: rows for partition, rows in counts.items() if rows}
     partitions = list(counts)
     bounds = _bounds(store, [(p, file) for p, file, _ in files], partitions, wanted.bounded)
@@ -324,4 +324,4 @@ def _frame(spark: SparkSession, store: Store, wanted: Asked, counts: dict[bytes,
         batch = spark_batch(made, wanted.fields) if wanted.fields else made
         number = pa.array([0 if side else counts[one] for one in partitions], pa.int64())
         rows.append(pa.Table.from_arrays([*batch.columns, number], schema=layout.append(pa.field(ROWS, pa.int64()))))
-    return spark.createDataFrame(pa.concat_tables(rows), schema)
+    return arrow_frame(spark, pa.concat_tables(rows), schema)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from bucketlake.spark.arrow_rows import arrow_frame
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -23,4 +25,4 @@ def frame(lake: Lake, schema: str, rows: Sequence[tuple[object, ...]]) -> DataFr
     if not rows:
         return lake.spark.createDataFrame([], schema)
     arrays = [pa.array([row[i] for row in rows], layout.field(i).type) for i in range(len(columns))]
-    return lake.spark.createDataFrame(pa.Table.from_arrays(arrays, schema=layout), schema)
+    return arrow_frame(lake.spark, pa.Table.from_arrays(arrays, schema=layout), schema)
