@@ -499,8 +499,10 @@ def _all(parts: Sequence[Column]) -> Column:
 
 
 def _of_kind(frame: DataFrame, schema: TableSchema, kind: int) -> DataFrame:
-    columns = [F.col(quoted(name)) for name in schema.field_names]
-    return frame.select(*columns, F.lit(kind).cast("tinyint").alias(KIND_FIELD.name))
+    # A column that is named alone costs PySpark some ten calls of Java.
+    if frame.columns != list(schema.field_names):
+        frame = frame.select(*[F.col(quoted(name)) for name in schema.field_names])
+    return frame.withColumn(KIND_FIELD.name, F.lit(kind).cast("tinyint"))
 
 
 def _write_here(
