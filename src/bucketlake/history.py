@@ -143,9 +143,9 @@ class History(ABC):
         check_flags(if_not_exists=if_not_exists)
         branching.create_branch(self._there(writing=True), name, tag, if_absent=if_not_exists)
 
-    def delete_branch(self, name: str) -> None:
-        """Remove a branch. Files that it alone has are orphans."""
-        branching.delete_branch(self._there(writing=True), name)
+    def delete_branch(self, name: str, *others: str) -> None:
+        """Remove a branch, or several: none of them where one is not there. Files that they alone have are orphans."""
+        branching.delete_branches(self._there(writing=True), (name, *others))
 
     def rename_branch(self, name: str, target: str) -> None:
         """Give a branch another name that is free."""
@@ -226,7 +226,8 @@ class History(ABC):
 
         Spec: docs/spec/tags.md#partitions
         """
-        return partitions.expire_partitions(self._there(writing=True).with_options(given_options(options)), on_progress)
+        table = self.with_options(given_options(options))
+        return partitions.expire_partitions(table._there(writing=True), on_progress)
 
     def mark_partitions_done(self, specs: PartitionSpecs) -> None:
         """Say of partitions that they are done, as `partition.mark-done-action` says."""

@@ -165,6 +165,8 @@ def test_what_is_refused(catalog: Catalog) -> None:
         ("db.s", None, "to itself"),
         ("db.t", Cloning(where="k = 1"), "Only partition predicate"),
         ("db.t", Cloning(options={"bucket": "3"}), "how files lie"),
+        ("db.t", Cloning(options={"merge-engine": "first-row"}), "Change 'merge-engine'"),  # of the same files
+        ("db.t", Cloning(options={"target-file-size": "abc"}), "Could not parse value 'abc'"),
     ):
         with pytest.raises(InvalidError, match=error):
             catalog.clone_table(source, name, how)

@@ -149,6 +149,16 @@ REFUSED = [
     ("CALL sys.compact(table => 'db.t', partitions => 'a')", InvalidError, "not a partition"),
     ("CALL sys.compact(table => 'db.t', where => 'v > 1')", InvalidError, "Only partition predicate"),
     ("CALL sys.compact(table => 'db.t', options => 'a')", InvalidError, "not an option"),
+    ("CALL sys.compact('db.t', options => 'num-levels=4,num-levels=5')", InvalidError, "given twice"),
+    ("CALL sys.compact('db.t', partitions => ';')", InvalidError, "no partition is named"),  # it compacted all
+    ("CALL sys.drop_partition('db.t', 'pt=a,pt=b')", InvalidError, "one value of a column.*: write ; between"),
+    (
+        "CALL sys.expire_partitions('db.t', '1 d', options => 'partition.time-formatter=y')",
+        InvalidError,
+        "no such option",
+    ),
+    ("CALL sys.migrate_table('hive', 'a.b', options_map => map('a'))", InvalidError, "last key has no value"),
+    ("CALL sys.migrate_table('hive', 'a.b', options_map => map('a', '1', 'a', '2'))", InvalidError, "given twice"),
     ("CALL sys.compact(table => 'db.t', partition_idle_time => 'soon')", InvalidError, "soon"),
     ("CALL sys.rescale(`table` => 'db.t', bucket_num => 'x')", InvalidError, "not a whole number"),
     ("CALL sys.rescale('db.t', 2, 'dt=1', 'x', 'y', 'z')", InvalidError, "too many arguments"),

@@ -189,7 +189,12 @@ def test_branches(lake: bucketlake.Lake) -> None:
     ):
         with pytest.raises(BucketlakeError):
             lake.sql(f"CALL sys.{text}")
-    lake.sql("CALL sys.delete_branch(table => 't', branch => 'b3, empty')")
+    with pytest.raises(NotFoundError, match="gone"):
+        lake.sql("CALL sys.delete_branch(table => 't', branch => 'b3,gone')")
+    lake.sql("CALL sys.create_branch('t', 'x,y')")
+    assert lake.table("t").branches() == ["b", "b3", "empty", "x,y"]
+    for names in ("x,y", "b3, empty,b3"):
+        lake.sql(f"CALL sys.delete_branch(table => 't', branch => '{names}')")
     assert lake.table("t").branches() == ["b"]
     with pytest.raises(BucketlakeError):
         lake.sql("SELECT * FROM `t$branch_b3`")

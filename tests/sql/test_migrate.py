@@ -174,9 +174,12 @@ def test_clones_of_a_table_and_a_database(hive: Lake, tmp_path: Path) -> None:
         "'db', 's', 'metastore=hive,uri=x,warehouse=/nowhere'": (UnsupportedError, "catalog option 'metastore'"),
         "'db', 's', snapshot_id => 1, tag => 'x'": (InvalidError, "only one of"),
         "'db', where => 'p = 1'": (InvalidError, "of one table"),
+        "'db', included_tables => 'db.s,db.gone'": (NotFoundError, "no such table .*db.gone"),
+        "'db', 's', target_database => 'new', snapshot_id => 99": (NotFoundError, "99"),
     }.items():
         with pytest.raises(error, match=words):
             hive.sql(f"CALL sys.clone({call})")
+    assert "new" not in hive.catalog.list_databases()
 
 
 @pytest.mark.spark

@@ -17,7 +17,9 @@ from bucketlake.ops.scan.partition_choice import chosen_partitions
 from bucketlake.ops.table.store import Store
 from bucketlake.options.map_layout import is_of_layout
 from bucketlake.predicate.tree import Predicate
+from bucketlake.schema.change import SetOption
 from bucketlake.schema.validation import refuse_undelivered
+from bucketlake.schema.versions import apply
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -59,6 +61,8 @@ def clone_table(
     lies = {"primary-key", "partition", "bucket", "bucket-key"}
     if wrong := sorted(key for key in how.options or () if key in lies or is_of_layout(key)):
         raise InvalidError("options that say how files lie cannot be others than the source's", options=wrong)
+    if how.options:  # as ALTER TABLE takes them where there are rows
+        apply(source.store.schema, [SetOption(key, value) for key, value in how.options.items()], table=source.name)
     _, selection = source.as_of(dict(how.scan or {}))
     predicate = source.predicate(how.where) if isinstance(how.where, str) else how.where
     request = CloneRequest(

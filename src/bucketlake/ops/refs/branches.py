@@ -13,7 +13,7 @@ Spec: docs/spec/tags.md#branches
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 
@@ -112,13 +112,25 @@ def check_branch_name(name: str) -> None:
         raise InvalidError(f"Branch name cannot be pure numeric string but is '{name}'.")
 
 
+def delete_branches(store: Store, names: Sequence[str]) -> None:
+    """Remove branches: all of them, or none where `delete_branch` refuses one."""
+    for name in names:
+        _check_deletable(store, name)
+    for name in names:
+        delete_branch(store, name)
+
+
+def _check_deletable(store: Store, name: str) -> None:
+    _stays_read(store, name, "delete")
+    _require(store, name)
+
+
 def delete_branch(store: Store, name: str) -> None:
     """Remove a branch; files that it alone has are orphans. InvalidError for one that reads fall back to.
 
     Its schemas go first: what dies on the way leaves nothing that could be opened.
     """
-    _stays_read(store, name, "delete")
-    _require(store, name)
+    _check_deletable(store, name)
     if by_catalog(store, "drop_branch", name=name):
         return
     store.env.storage.delete_tree(store.on_branch(name).paths.schema_dir)

@@ -33,15 +33,24 @@ _NEEDS_PARTITIONS = "Table should be a partitioned table when using partition pr
 
 def parse_specs(text: str) -> list[dict[str, str]]:
     """`pt=a,hr=1;pt=b` as column → text, quotes around a value taken off; InvalidError for anything else."""
-    specs = []
+    specs: list[dict[str, str]] = []
     for part in filter(None, (piece.strip() for piece in text.split(";"))):
         spec: dict[str, str] = {}
         for pair in part.split(","):
             column, equals, value = pair.partition("=")
             if not equals or not column.strip():
                 raise InvalidError("not a partition", text=part, remedy="write column=value,column=value;…")
+            if column.strip() in spec:
+                raise InvalidError(
+                    "a partition has one value of a column",
+                    column=column.strip(),
+                    text=part,
+                    remedy="write ; between partitions: column=value;column=value",
+                )
             spec[column.strip()] = _unquoted(value.strip())
         specs.append(spec)
+    if text.strip() and not specs:
+        raise InvalidError("no partition is named", text=text, remedy="write column=value,column=value;…")
     return specs
 
 

@@ -6,6 +6,7 @@ Spec: docs/sql/procedures.md
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
@@ -30,24 +31,31 @@ def table_name(lake: Lake, text: str) -> str:
 
 def parse_options(text: str) -> dict[str, str]:
     """`k1=v1,k2=v2` as a dict; InvalidError for anything else."""
-    found = {}
+    found: dict[str, str] = {}
     for pair in filter(None, (piece.strip() for piece in text.split(","))):
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
             raise InvalidError("not an option", text=pair, remedy="write key=value,key=value")
+        _once(key.strip(), found)
         found[key.strip()] = value.strip()
     return found
 
 
 def pairs_of(text: str) -> dict[str, str]:
     """An argument of the kind `map`; InvalidError for what is no `key=value`."""
-    found = {}
+    found: dict[str, str] = {}
     for pair in filter(None, text.split(PAIRS)):
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
             raise InvalidError("not an option", text=pair, remedy="write map('key', 'value')")
+        _once(key.strip(), found)
         found[key.strip()] = value
     return found
+
+
+def _once(key: str, found: Collection[str]) -> None:
+    if key in found:
+        raise InvalidError("an option is given twice", option=key, remedy="give one value")
 
 
 def check_choice(given: Arguments) -> None:

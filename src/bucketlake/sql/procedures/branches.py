@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from bucketlake.sql.procedures.arguments import flag, table_of
 from bucketlake.sql.procedures.registry import DONE, TABLE, Argument, Arguments, Procedure, Rows
+from bucketlake.sql.tables.tags import listed_names
 
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
@@ -19,8 +20,7 @@ def _create(lake: Lake, given: Arguments) -> Rows:
 
 def _delete(lake: Lake, given: Arguments) -> Rows:
     table = table_of(lake, given)
-    for name in given["branch"].split(","):
-        table.delete_branch(name.strip())
+    table.delete_branch(*listed_names(given["branch"], table.branches()))
     return DONE
 
 

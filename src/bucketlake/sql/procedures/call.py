@@ -151,6 +151,8 @@ def _value(cursor: Cursor) -> str | None:
         return _cast(cursor)
     if cursor.accept("MAP"):
         texts = cursor.bracketed(cursor.literal, empty=True)
+        if len(texts) % 2:
+            cursor.fail("a map's last key has no value", "write map('key', 'value')")
         return PAIRS.join(f"{key}={value}" for key, value in zip(texts[::2], texts[1::2], strict=False))
     text = cursor.literal()
     last = cursor.tokens[cursor.at - 1]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bucketlake.catalog import Catalog, open_catalog
 from bucketlake.catalogs.clone import Cloning, clone_table
-from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
 from bucketlake.ops.clone.files import copy_here
 from bucketlake.predicate.parse import parse_where
 from bucketlake.spark.maintain.jobs import DRIVER_BYTES
@@ -72,6 +72,11 @@ def _catalog(lake: Lake, given: Arguments, warehouse: str, conf: str) -> Catalog
 def _named(given: Arguments, source: Catalog) -> Iterator[tuple[str, str]]:
     """Names of the tables to clone, and what each is called then."""
     included, excluded = _listed(given.get("included_tables")), _listed(given.get("excluded_tables"))
+    for name in sorted(included or ()):
+        if not source.table_exists(name):
+            raise NotFoundError(
+                "no such table", argument="included_tables", table=name, remedy="write db.table,db.table"
+            )
     for database in [given["database"]] if "database" in given else source.list_databases():
         goal = given.get("target_database", database)
         for table in [given["table"]] if "table" in given else source.list_tables(database):
@@ -102,6 +107,7 @@ def _clone(lake: Lake, given: Arguments) -> Rows:
         table = source.table(name)
         zone = str(lake.spark.conf.get("spark.sql.session.timeZone"))
         where = parse_where(given["where"], table.schema.fields, zone) if "where" in given else None
+        table.as_of({key: value for key, value in scan.items() if value is not None})  # it is there
         how = Cloning(
             where=where,
             scan={key: value for key, value in scan.items() if value is not None},

@@ -11,6 +11,7 @@ from bucketlake.ops.scan.select import epoch_millis
 from bucketlake.options.options import parse_duration
 from bucketlake.sql.procedures.arguments import table_of, whole_number
 from bucketlake.sql.procedures.registry import DONE, RETAINED, TABLE, Argument, Arguments, Procedure, Rows
+from bucketlake.sql.tables.tags import listed_names
 
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
@@ -44,8 +45,8 @@ def _rename(lake: Lake, given: Arguments) -> Rows:
 
 def _delete(lake: Lake, given: Arguments) -> Rows:
     table = table_of(lake, given)
-    for name in given["tag"].split(","):
-        table.delete_tag(name.strip())
+    for name in listed_names(given["tag"], table.tags()):
+        table.delete_tag(name)
     return DONE
 
 

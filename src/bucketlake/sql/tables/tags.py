@@ -11,7 +11,7 @@ Spec: docs/sql/tags.md
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -60,8 +60,10 @@ class _DeleteTags:
 
     def run(self, lake: Lake, name: names.LakeName) -> None:
         table = lake.table(name.full)
-        for tag in self.tags:
-            table.delete_tag(tag)
+        there = table.tags()
+        for text in self.tags:
+            for tag in listed_names(text, there):
+                table.delete_tag(tag)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,11 @@ class _ShowTags:
     def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
         found = [(tag,) for tag in sorted(lake.table(name.full).tags())]
         return lake.spark.createDataFrame(found, "tag string not null")
+
+
+def listed_names(text: str, there: Collection[str]) -> list[str]:
+    """The names in a list with commas between, each once; a name that is there and has commas itself is one."""
+    return [text] if text in there else list(dict.fromkeys(part.strip() for part in text.split(",")))
 
 
 def show_tags(cursor: Cursor) -> Statement:
@@ -97,8 +104,7 @@ def _replace(cursor: Cursor) -> Statement:
 
 def _delete(cursor: Cursor) -> Statement:
     cursor.accept("IF", "EXISTS")
-    found = [part.strip() for name in cursor.listed(lambda: _name(cursor)) for part in name.split(",")]
-    return _DeleteTags(tuple(found))
+    return _DeleteTags(tuple(cursor.listed(lambda: _name(cursor))))
 
 
 def _rename(cursor: Cursor) -> Statement:
