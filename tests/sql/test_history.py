@@ -102,8 +102,12 @@ def test_tags_by_procedures(db: bucketlake.Lake) -> None:
         "replace_tag(table => 'db.t', tag => 'one', snapshot => 1, time_retained => '2 d')",
         "delete_tag(table => 'db.t', tag => 'three, gone')",
         "delete_tag(table => 'db.t', tag => 'gone')",
+        "create_tag('t', 'a,b')",
+        "delete_tag('t', 'a,b')",  # the tag of this name
+        "create_tag('t', 'a,b')",
     ):
         assert rows(db, f"CALL paimon.sys.{text}") == [(True,)]
+    db.sql("ALTER TABLE t DELETE TAG `a,b`")
     held = db.table("t").tags()
     assert [(name, tag.id) for name, tag in held.items()] == [("one", 1), ("zwei", 3)]
     assert held["one"].unknown["tagTimeRetained"] == 172800.0
