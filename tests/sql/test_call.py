@@ -166,6 +166,7 @@ REFUSED = [
     ("CALL sys.rescale('db.t', partitions => 'dt=1', partition => 'dt=1')", InvalidError, "cannot be used together"),
     ("CALL sys.compact 'db.t'", InvalidError, "expected"),
     ("CALL sys.compact('db.t') x", InvalidError, "unexpected text"),
+    ("CALL sys.advise(table => 'db.t$files')", InvalidError, r"system table 'db.t\$files', please use data table"),
 ]
 
 

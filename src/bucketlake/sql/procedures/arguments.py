@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 
 
 def table_of(lake: Lake, given: Arguments) -> LakeTable:
-    """The table that the argument `table` names."""
-    return lake.table(table_name(lake, given["table"]))
+    """The table that the argument `table` names; InvalidError for a system table, which has nothing of its own."""
+    table = lake.table(table_name(lake, given["table"]))
+    if table.table.view is not None:
+        raise InvalidError(f"Cannot call a procedure of system table '{table.table.name}', please use data table.")
+    return table
 
 
 def table_name(lake: Lake, text: str) -> str:
