@@ -149,7 +149,7 @@ def test_what_reads_a_branch_says_so(lake: Lake, tmp_path: Path) -> None:
         query.processAllAvailable()
     for wrong, reason in (
         ("'db.t', 'date=1;date=2'", "only supports a single partition"),
-        ("'db.t', ';'", "Partition string cannot be empty"),
+        ("'db.t', ';'", "no partition is named"),
         ("'db.t', 'date=1', 'perhaps'", "neither true nor false"),
         ("'db.t$branch_delta', 'date=1'", "is not a chain table"),
     ):

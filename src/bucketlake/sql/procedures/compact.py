@@ -66,8 +66,6 @@ def _check_choice(given: Arguments) -> None:
 def _check_chain(given: Arguments) -> None:
     flag(given, "overwrite")
     specs = parse_specs(given["partition"])
-    if not specs:
-        raise InvalidError("Partition string cannot be empty")
     if len(specs) > 1:
         raise InvalidError(
             "compact_chain_table only supports a single partition, but multiple partitions were provided: "
