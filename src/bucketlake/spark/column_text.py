@@ -82,10 +82,12 @@ def expression_given(given: Any, **where: Any) -> str | Column:
     return given
 
 
-def expression_of(text: str) -> Column:
+def expression_of(text: str, name: str | None = None) -> Column:
     """A text as the one expression that it is. Without brackets Spark takes a word behind it for the column's name;
-    here that is an error of its parser's."""
-    return F.expr(f"({text[1:] if text[:1].isspace() else text}\n)")  # places in the text stay; it may end in a comment
+    here that is an error of its parser's. `name`: what the column is called, a plain word."""
+    behind = "" if name is None else f" AS {name}"
+    # Places in the text stay; it may end in a comment.
+    return F.expr(f"({text[1:] if text[:1].isspace() else text}\n){behind}")
 
 
 def alias_of(frame: DataFrame) -> str | None:

@@ -106,10 +106,12 @@ class Merge:
         return bool(matched) and not (len(matched) == 1 and matched[0].kind == DELETE and matched[0].condition is None)
 
 
-def expression(text: str, given: Mapping[str, Column]) -> Column:
-    """A text as a column, or the Column that it stands for."""
+def expression(text: str, given: Mapping[str, Column], name: str | None = None) -> Column:
+    """A text as a column, or the Column that it stands for; by a name where one is given."""
     found = given.get(text.strip()) if given else None
-    return expression_of(text) if found is None else found
+    if found is None:
+        return expression_of(text, name)
+    return found if name is None else found.alias(name)
 
 
 def expanded(merge: Merge, schema: TableSchema, source: Sequence[str], rules: Rules) -> Merge:

@@ -18,15 +18,21 @@ from pyspark.sql import types as T
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, TableSchema
 from bucketlake.spark.assignment import Rules, check_assignment, is_final, members
 from bucketlake.spark.conform import stored
-from bucketlake.spark.merge.clauses import DELETE, INSERT, UPDATE, Clause, Value, expression
+from bucketlake.spark.merge.clauses import DELETE, INSERT, NAME, UPDATE, Clause, Value, expression
 from bucketlake.spark.types import as_nullable, quoted, spark_type
 from bucketlake.types.instants import as_instants
-from bucketlake.types.model import DataField, Root
+from bucketlake.types.model import DataField, DataType, Root
 from bucketlake.values import dataclass
 
 KIND = KIND_FIELD.name
 NONE = -1
 _WHICH = "__bucketlake_clause"
+# The types whose nulls are written as text: as what, if not by their own names.
+_NULLS: dict[type[T.DataType], str] = {
+    **dict.fromkeys((T.BooleanType, T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType), ""),
+    **dict.fromkeys((T.DecimalType, T.StringType, T.BinaryType, T.DateType, T.TimestampNTZType), ""),
+    T.TimestampType: "TIMESTAMP_LTZ",  # the session says what TIMESTAMP is
+}
 _STAYS = "Update to partition columns is not supported for data evolution tables."
 _MOVED = "Can't update the primary key column: a row's new value differs from its old one"
 
@@ -50,16 +56,24 @@ class Scope:
         """The columns that are asked for."""
         return self.schema.fields if self.fields is None else self.fields
 
-    def expr(self, text: str) -> Column:
-        """A text of the statement as a column."""
-        return expression(text, self.given)
+    def expr(self, text: str, name: str | None = None) -> Column:
+        """A text of the statement as a column, by a name where one is given."""
+        return expression(text, self.given, name)
 
     def old(self, name: str) -> Column:
         """A column of the target, as it is stored."""
         column = F.col(f"{quoted(self.target)}.{quoted(name)}")
+        cast = self._cast(name)
+        return column if cast is None else column.cast(as_nullable(spark_type(cast)))
+
+    def old_text(self, name: str) -> str | None:
+        """`old` as text, None where it is more than a column."""
+        return f"{quoted(self.target)}.{quoted(name)}" if self._cast(name) is None else None
+
+    def _cast(self, name: str) -> DataType | None:
+        """The type that a column of the target is cast to, None for one that is shown as it is stored."""
         kinds = [item.type for item in self.schema.fields if self.rules.instants and item.name == name]
-        local = bool(kinds) and kinds[0].holds(Root.TIMESTAMP)
-        return column.cast(as_nullable(spark_type(kinds[0]))) if local else column
+        return kinds[0] if kinds and kinds[0].holds(Root.TIMESTAMP) else None
 
 
 def outcome(frame: DataFrame, clauses: Sequence[Clause], scope: Scope) -> DataFrame:
@@ -71,21 +85,32 @@ def outcome(frame: DataFrame, clauses: Sequence[Clause], scope: Scope) -> DataFr
     certain = clauses[0].condition is None  # the first clause takes every row
     if not certain:
         frame = frame.withColumn(_WHICH, _which(clauses, scope))
-    columns = []
-    for item in scope.asked:
-        values = [_value(clause, item, scope, types) for clause in clauses]
-        plain = certain and is_final([item])
-        columns.append((values[0] if plain else _chosen(values, item, certain)).alias(item.name))
-    kinds = [F.lit(clause.kind) for clause in clauses]
-    kind = (kinds[0] if certain else _switch(kinds, F.lit(NONE))).cast("tinyint").alias(KIND)
-    return frame.select(*columns, kind, *[column.alias(name) for name, column in scope.more.items()])
+    columns = [_column(clauses, item, scope, types, certain) for item in scope.asked]
+    kind = _switch_text([str(clause.kind) for clause in clauses], str(NONE), certain)
+    columns.append(F.expr(f"CAST({kind} AS TINYINT) AS {KIND}"))
+    return frame.select(*columns, *[column.alias(name) for name, column in scope.more.items()])
+
+
+def _column(
+    clauses: Sequence[Clause], item: DataField, scope: Scope, types: Mapping[str, T.DataType], certain: bool
+) -> Column:
+    """The value of the clause that applies, in the column's type: as one text, where that can be, as each part of a
+    Column costs ten calls of Java."""
+    texts = [_text(clause, item, scope, types) for clause in clauses]
+    words = [text for text in texts if text is not None]
+    plain = certain and is_final([item])
+    if len(words) == len(texts):
+        text = words[0] if plain else _switch_text(words, _null_text(item), certain)
+        return F.expr(f"{text} AS {quoted(item.name)}")
+    values = [_value(clause, item, scope, types) for clause in clauses]
+    return (values[0] if plain else _chosen(values, item, certain)).alias(item.name)
 
 
 def _types(frame: DataFrame, clauses: Sequence[Clause], scope: Scope) -> dict[str, T.DataType]:
     """The type of each value by its text; lets Spark say what is wrong with any text."""
     texts = dict.fromkeys(value.text for clause in clauses for value in clause.values)
     conditions = dict.fromkeys(clause.condition for clause in clauses if clause.condition is not None)
-    probes = [scope.expr(text).alias(f"v{place}") for place, text in enumerate(texts)]
+    probes = [scope.expr(text, f"v{place}") for place, text in enumerate(texts)]
     checks = [F.when(scope.expr(text), 1).alias(f"c{place}") for place, text in enumerate(conditions)]
     if not probes and not checks:
         return {}
@@ -103,6 +128,13 @@ def _which(clauses: Sequence[Clause], scope: Scope) -> Column:
     return found
 
 
+def _switch_text(values: Sequence[str], otherwise: str, certain: bool) -> str:
+    """`_switch` of texts. `certain`: the first one is taken, but may be null to Spark as any other."""
+    which = ["true"] if certain else [f"{_WHICH} = {place}" for place in range(len(values))]
+    whens = " ".join(f"WHEN {found} THEN {value}" for found, value in zip(which, values, strict=False))
+    return f"CASE {whens} ELSE {otherwise} END"
+
+
 def _switch(values: Sequence[Column], otherwise: Column) -> Column:
     result = otherwise
     for place, value in reversed(list(enumerate(values))):
@@ -114,6 +146,29 @@ def _chosen(values: Sequence[Column], item: DataField, certain: bool) -> Column:
     """The value of the clause that applies, in the column's type."""
     nothing = F.lit(None).cast(spark_type(item.type))
     return F.when(F.lit(True), values[0]).otherwise(nothing) if certain else _switch(values, nothing)
+
+
+def _text(clause: Clause, item: DataField, scope: Scope, types: Mapping[str, T.DataType]) -> str | None:
+    """What `_value` gives as text, where it is a column as it stands, or null: nothing of these can fail."""
+    kind = spark_type(item.type)
+    if type(kind) not in _NULLS:
+        return None
+    own = [value for value in clause.values if value.path[0] == item.name]
+    nothing = _null_text(item)
+    if not own:
+        keeps = scope.deletes_rows if clause.kind == DELETE else clause.kind == UPDATE and item.id != SEQUENCE_FIELD.id
+        return scope.old_text(item.name) if keeps else nothing
+    checked = (*scope.schema.primary_keys, *(scope.schema.partition_keys if scope.schema.data_evolution else ()))
+    if clause.kind == UPDATE and item.name in checked:
+        return None
+    text = own[0].text
+    given = text.strip() in scope.given or len(own[0].path) > 1 or NAME.fullmatch(text) is None
+    return None if given or types[text] != kind else f"({text})"
+
+
+def _null_text(item: DataField) -> str:
+    kind = spark_type(item.type)
+    return f"CAST(NULL AS {_NULLS[type(kind)] or kind.simpleString()})"
 
 
 def _value(clause: Clause, item: DataField, scope: Scope, types: Mapping[str, T.DataType]) -> Column:
