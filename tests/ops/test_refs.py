@@ -106,7 +106,7 @@ def test_a_tag_takes_with_it_what_it_alone_kept(tmp_path: Path, kind: str) -> No
     table.delete_tag("one")
     branch = bucketlake.open(tmp_path).table("t$branch_b")
     assert rows_of(branch) == states[1]
-    table.delete_branch("b")
+    table.delete_branch("b", "b")
     kept = paths(table)
     clear_cache()
     assert rows_of(table) == states[max(states)] and len(kept) < len(before)

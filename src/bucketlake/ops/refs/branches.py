@@ -116,7 +116,7 @@ def delete_branches(store: Store, names: Sequence[str]) -> None:
     """Remove branches: all of them, or none where `delete_branch` refuses one."""
     for name in names:
         _check_deletable(store, name)
-    for name in names:
+    for name in dict.fromkeys(names):
         delete_branch(store, name)
 
 
