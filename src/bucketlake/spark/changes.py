@@ -286,8 +286,8 @@ def update(
     values = {
         name: expression_of(_paired(value)) if isinstance(value, str) else value for name, value in columns.items()
     }
-    chosen = [values.get(name, F.col(quoted(name))).alias(name) for name in schema.field_names]
-    chosen += [F.expr(text).alias(name) for name, text in kept_ids(schema, quoted).items()]
+    chosen = [values[name].alias(name) if name in values else quoted(name) for name in schema.field_names]
+    chosen += [F.expr(f"{text} AS {quoted(name)}") for name, text in kept_ids(schema, quoted).items()]
     if schema.data_evolution:
         text = to_spark_sql(where) if isinstance(where, Predicate) else where
         new = [values[name].alias(name) for name in columns]
@@ -308,7 +308,7 @@ def update(
         return update_places(spark, table, prune, Assigning(tuple(columns), _chooser(where), project))
     keys: Keys | None = None
     if moves(schema, columns):
-        chosen += [F.col(quoted(name)).alias(OLD + name) for name in schema.field_names]
+        chosen += [F.expr(f"{quoted(name)} AS {quoted(OLD + name)}") for name in schema.field_names]
     elif where is not None:
         text = to_spark_sql(where) if isinstance(where, Predicate) else where
         prune = reader.predicate_of(spark, table, where) or Constant(True)
@@ -480,7 +480,7 @@ def left_behind(frame: DataFrame, schema: TableSchema, arriving: DataFrame) -> D
     stays = [
         same_key(schema.field(key).type, F.col(quoted(key)), F.col(quoted(OLD + key))) for key in schema.partition_keys
     ]
-    gone = frame.where(~_all(stays)).select(*[F.col(quoted(OLD + name)).alias(name) for name in names])
+    gone = frame.where(~_all(stays)).selectExpr(*[f"{quoted(OLD + name)} AS {quoted(name)}" for name in names])
     keys = tuple(dict.fromkeys((*schema.primary_keys, *schema.partition_keys)))
     return _of_kind(without_keys(gone, arriving, schema, keys), schema, DELETE)
 
