@@ -36,6 +36,8 @@ CASES = {
     "date": ("a date", [(dt.date(1969, 12, 31),), (dt.date(2024, 2, 29),), (None,)]),
     "two strings": ("a string, b string", [(a, b) for a in TEXT for b in reversed(TEXT)]),
     "mixed": ("a string, b int, c long, d string", list(zip(TEXT, INT, LONG, reversed(TEXT), strict=True))),
+    "fifty-six": (", ".join(f"c{n} int" for n in range(56)), [(7,) * 56, (None,) * 56, (*(7,) * 55, None)]),
+    "many strings": (", ".join(f"c{n} string" for n in range(17)), [("123456789",) * 17, (*("",) * 16, None)]),
     "decimal": ("a decimal(10,2)", [(Decimal("1.25"),), (Decimal("-1.25"),), (None,)]),
     "wide decimal": ("a decimal(38,3)", [(Decimal("12345678901234567890.125"),), (None,)]),
     "timestamp": ("a timestamp_ntz, b int", [(dt.datetime(2024, 1, 1, 1, 2, 3, 456_789), 1), (None, 2)]),
@@ -44,7 +46,7 @@ CASES = {
 }
 
 
-FEW = ("bigint", "string", "mixed", "wide decimal", "timestamp", "double", "binary")
+FEW = ("bigint", "string", "mixed", "fifty-six", "wide decimal", "timestamp", "double", "binary")
 
 
 @pytest.mark.parametrize("case", later([*FEW, *(name for name in CASES if name not in FEW)], len(FEW)))

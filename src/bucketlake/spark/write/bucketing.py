@@ -10,7 +10,7 @@ Spec: docs/spec/buckets.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -24,12 +24,11 @@ from bucketlake.schema.schema import TableSchema
 from bucketlake.spark.types import quoted
 from bucketlake.types.model import DataField, Root, canonical_batch
 
-_LOW_BYTES = 0x00FF00FF00FF00FF
-_LOW_PAIRS = 0x0000FFFF0000FFFF
-_MASKS = {Root.BOOLEAN: 0xFF, Root.TINYINT: 0xFF, Root.SMALLINT: 0xFFFF, Root.INT: 0xFFFFFFFF, Root.TIME: 0xFFFFFFFF}
+_SIZES = {Root.BOOLEAN: 1, Root.TINYINT: 1, Root.SMALLINT: 2, Root.INT: 4, Root.TIME: 4, Root.DATE: 4, Root.BIGINT: 8}
 _TEXTS = (Root.CHAR, Root.VARCHAR)
-_SIMPLE = {*_MASKS, *_TEXTS, Root.BIGINT, Root.DATE}
+_SIMPLE = {*_SIZES, *_TEXTS}
 _MAX_FIELDS = 56  # one word of null bits
+_MAX_TEXTS = 16  # each looks at the lengths of those before it: beyond, Spark compiles for longer than it hashes
 _INLINE_MARKS = bytes(range(0x80, 0x88))
 
 
@@ -43,7 +42,7 @@ def varying_bucket_column(schema: TableSchema, buckets: Column, most: int) -> Co
     cannot hash the bucket key by itself."""
     keys = schema.select(schema.bucket_keys)
     if schema.table_options.get("bucket-function.type") == "default" and _is_simple(keys):
-        return F.abs(F.hash(_binary_row(keys)) % buckets).cast("int")
+        return F.abs(F.expr(_hash(keys)) % buckets).cast("int")
     return bucket_column(schema, most)
 
 
@@ -57,8 +56,7 @@ def range_column(schema: TableSchema, ranges: int, names: Sequence[str] | None =
     `names`: the key's columns, if it is not the bucket key."""
     keys = schema.select(schema.bucket_keys if names is None else names)
     if _is_simple(keys):
-        code = F.hash(_binary_row(keys)).cast("long") + F.lit(1 << 31).cast("long")
-        return F.shiftrightunsigned(code * F.lit(ranges), 32).cast("int")
+        return F.expr(f"CAST(shiftrightunsigned((CAST({_hash(keys)} AS BIGINT) + {1 << 31}L) * {ranges}, 32) AS INT)")
 
     def range_of(batch: pa.RecordBatch) -> pa.Array:
         hashes = hash_rows(encode_rows(batch.columns, [key.type for key in keys])).astype(np.int64)
@@ -71,7 +69,7 @@ def hash_column(schema: TableSchema) -> Column:
     """The hash (int) by which a table with dynamic buckets finds each row's key."""
     keys = schema.select(schema.trimmed_primary_keys)
     if _is_simple(keys):
-        return F.hash(_binary_row(keys))
+        return F.expr(_hash(keys))
     return _computed(
         keys, lambda batch: pa.array(hash_rows(encode_rows(batch.columns, [key.type for key in keys])), pa.int32())
     )
@@ -80,12 +78,13 @@ def hash_column(schema: TableSchema) -> Column:
 def _column(schema: TableSchema, buckets: int, function: str) -> Column:
     keys = schema.select(schema.bucket_keys)
     if function == "default" and _is_simple(keys):
-        return F.abs(F.hash(_binary_row(keys)) % F.lit(buckets)).cast("int")
+        return F.expr(f"CAST(abs({_hash(keys)} % {buckets}) AS INT)")
     return _computed(keys, lambda batch: pa.array(assign_buckets(batch, keys, buckets, function), pa.int32()))
 
 
 def _is_simple(keys: Sequence[DataField]) -> bool:
-    return len(keys) <= _MAX_FIELDS and all(key.type.root in _SIMPLE for key in keys)
+    few = len(keys) <= _MAX_FIELDS and sum(key.type.root in _TEXTS for key in keys) <= _MAX_TEXTS
+    return few and all(key.type.root in _SIMPLE for key in keys)
 
 
 def _computed(keys: Sequence[DataField], number: Callable[[pa.RecordBatch], pa.Array]) -> Column:
@@ -101,57 +100,64 @@ def _computed(keys: Sequence[DataField], number: Callable[[pa.RecordBatch], pa.A
     return computed(*[F.col(quoted(name)) for name in names])
 
 
-def _binary_row(keys: Sequence[DataField]) -> Column:
-    start = 8 + 8 * len(keys)
-    nulls: Column | None = None
-    offset = F.lit(start).cast("long")
-    words: list[Column] = []
-    tails: list[Column] = []
+def _hash(keys: Sequence[DataField]) -> str:
+    """Paimon's hash (int) of a simple key, as text: built of Columns it would be 300 calls of Java and more."""
+    return f"hash({_binary_row(keys)})"
+
+
+def _binary_row(keys: Sequence[DataField]) -> str:
+    nulls: list[str] = []
+    offset = str(8 + 8 * len(keys))
+    words: list[str] = []
+    tails: list[str] = []
     for place, key in enumerate(keys):
-        column = F.col(quoted(key.name))
-        bit = F.when(column.isNull(), F.lit(1 << (8 + place))).otherwise(F.lit(0)).cast("long")
+        column = quoted(key.name)
         if key.type.nullable:
-            nulls = bit if nulls is None else nulls.bitwiseOR(bit)
+            bit = 48 - place // 8 * 8 + place % 8  # behind a byte of the row's kind, from the highest byte on
+            nulls.append(f"CASE WHEN {column} IS NULL THEN shiftleft(1L, {bit}) ELSE 0L END")
         if key.type.root in _TEXTS:
-            data = F.coalesce(column, F.lit("")).cast("binary")
-            length = F.octet_length(data).cast("long")
-            long = length > 7
-            padded = F.floor((length + 7) / 8).cast("long") * 8
-            word = F.when(long, _bytes(F.shiftleft(offset, 32).bitwiseOR(length))).otherwise(_inline(data, column))
-            words.append(word)
-            tails.append(F.when(long, F.rpad(data, padded.cast("int"), F.lit(b"\0"))).otherwise(F.lit(b"")))
-            offset = offset + F.when(long, padded).otherwise(F.lit(0))
+            length = f"coalesce(octet_length({column}), 0)"
+            padded = f"({length} + 7 & -8)"
+            far = f"{_little(length, 4)}, {_little(f'({offset})', 4)}"
+            words.append(f"CASE WHEN {length} > 7 THEN concat({far}) ELSE {_inline(column)} END")
+            tails.append(f"CASE WHEN {length} > 7 THEN rpad(CAST({column} AS BINARY), {padded}, X'00') ELSE X'' END")
+            offset = f"{offset} + CASE WHEN {length} > 7 THEN {padded} ELSE 0 END"
         else:
-            words.append(_bytes(_word(key, column)))
-    head = F.lit(bytes(8)) if nulls is None else _bytes(nulls)
-    return F.concat(head, *words, *tails)
+            words += _word(key, column)
+    head = _big(" | ".join(nulls), 8) if nulls else _binary(bytes(8))
+    return f"concat({', '.join([head, *words, *tails])})"
 
 
-def _word(key: DataField, column: Column) -> Column:
+def _word(key: DataField, column: str) -> Iterator[str]:
     """The value in the low bytes of a long, the rest zero; 0 for null."""
-    number = (
-        F.unix_date(column)
-        if key.type.root is Root.DATE
-        else column.cast("int" if key.type.root is Root.BOOLEAN else "long")
-    )
-    number = F.coalesce(number.cast("long"), F.lit(0).cast("long"))
-    mask = _MASKS.get(key.type.root, 0xFFFFFFFF if key.type.root is Root.DATE else None)
-    return number if mask is None else number.bitwiseAND(F.lit(mask).cast("long"))
+    root, size = key.type.root, _SIZES[key.type.root]
+    number = column
+    if root is Root.DATE:
+        number = f"unix_date({column})"
+    elif root is Root.BOOLEAN:
+        number = f"CAST({column} AS INT)"
+    yield _little(f"CAST(coalesce({number}, 0) AS BIGINT)", size)
+    if size < 8:
+        yield _binary(bytes(8 - size))
 
 
-def _inline(data: Column, column: Column) -> Column:
+def _inline(column: str) -> str:
     """A string of at most 7 bytes: its bytes, zeros, and a mark with its length; all zero for null."""
-    mark = F.substring(F.lit(_INLINE_MARKS), F.octet_length(data) + 1, F.lit(1))
-    return F.when(column.isNull(), F.lit(bytes(8))).otherwise(F.concat(F.rpad(data, 7, F.lit(b"\0")), mark))
+    mark = f"substring({_binary(_INLINE_MARKS)}, octet_length({column}) + 1, 1)"
+    return f"coalesce(concat(rpad(CAST({column} AS BINARY), 7, X'00'), {mark}), {_binary(bytes(8))})"
 
 
-def _bytes(number: Column) -> Column:
-    """The eight little-endian bytes of a long."""
-    return F.unhex(F.lpad(F.hex(_swapped(number)), 16, "0"))
+def _little(number: str, size: int) -> str:
+    """The lowest bytes of a number, the lowest first. Each byte looks at the number anew, which Spark computes once."""
+    last = size - 1
+    parts = [f"shiftleft(shiftrightunsigned({number}, {8 * n}) & 255L, {8 * (last - n)})" for n in range(size)]
+    return _big(" | ".join(parts), size)
 
 
-def _swapped(number: Column) -> Column:
-    low, pairs = F.lit(_LOW_BYTES).cast("long"), F.lit(_LOW_PAIRS).cast("long")
-    single = F.shiftleft(number.bitwiseAND(low), 8).bitwiseOR(F.shiftrightunsigned(number, 8).bitwiseAND(low))
-    double = F.shiftleft(single.bitwiseAND(pairs), 16).bitwiseOR(F.shiftrightunsigned(single, 16).bitwiseAND(pairs))
-    return F.shiftleft(double, 32).bitwiseOR(F.shiftrightunsigned(double, 32))
+def _big(number: str, size: int) -> str:
+    """The lowest bytes of a number that has no others, the highest first."""
+    return f"unhex(lpad(hex({number}), {2 * size}, '0'))"
+
+
+def _binary(value: bytes) -> str:
+    return f"X'{value.hex()}'"
