@@ -136,6 +136,16 @@ def _(folder: Path) -> tuple[Table, list[Row] | None]:
     return table, found
 
 
+@case("key-range-wide")
+def _(folder: Path) -> tuple[Table, list[Row] | None]:
+    table = packed(folder)
+    found = read(table)
+    (one,) = live(table)
+    wide = file_of(table, one, key_values(table, [(-1, 0, 0, "a"), (99, 1, 0, "b")])).file
+    settle(table, [with_file(one, min_key=wide.min_key, max_key=wide.max_key)])
+    return table, found
+
+
 @case("sequence-beyond")
 def _(folder: Path) -> tuple[Table, list[Row] | None]:
     table = packed(folder)

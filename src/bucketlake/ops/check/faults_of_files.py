@@ -316,6 +316,15 @@ ROWS: tuple[tuple[object, ...], ...] = (
         Mend.MERGE,
     ),
     (
+        "key-range-wide",
+        W,
+        "keys",
+        "a file records a first or last key that it does not have",
+        "reads open it in vain; changes of tables with dynamic buckets may be refused",
+        (),
+        Mend.MERGE,
+    ),
+    (
         "sequence-beyond",
         E,
         "keys",

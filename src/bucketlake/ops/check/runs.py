@@ -176,6 +176,8 @@ class _Keys:
         found = [key_range(replace(self.file, min_key=edge, max_key=edge))[0] for edge in self.edges]
         if min(found) < recorded[0] or max(found) > recorded[1]:
             yield "key-outside", "its first or last key is beyond that recorded", 1
+        elif not self.unsorted and (min(found) > recorded[0] or max(found) < recorded[1]):
+            yield "key-range-wide", "its first or last key is within those recorded", 1
 
 
 # ---------------------------------------------------------------------------------------------- across files
