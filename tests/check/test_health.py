@@ -31,11 +31,13 @@ from tests.sim.tables import create_table, data_file, message, partition, table_
 import bucketlake
 from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError
 from bucketlake.format.metadata.snapshot import CommitKind
+from bucketlake.format.metadata.statistics import ColumnStatistics, TableStatistics
 from bucketlake.ops.check import advise as advising
 from bucketlake.ops.check import mending
 from bucketlake.ops.check.advise import Advice, advise_table
 from bucketlake.ops.check.faults import FAULTS
 from bucketlake.ops.check.findings import MOST, Findings
+from bucketlake.ops.commit.analyze import commit_statistics, statistics_of
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.commit.loads import SourceFile, record_loaded
 from bucketlake.ops.progress import Progress
@@ -285,6 +287,26 @@ def test_repair_keeps_the_rows_of_every_engine(tmp_path: Path, engine: str, more
     table.repair(dry_run=False)
     assert table.fsck("rows").findings == ()
     assert read(table) == wanted
+
+
+@pytest.mark.parametrize(
+    ("of", "cause"),
+    [
+        (TableStatistics(99, 0), "snapshot 99"),
+        (TableStatistics(1, 9), "schema 9, which is not there"),
+        (TableStatistics(1, 0, 1, 1, {"k": ColumnStatistics(2)}), "columns that schema 0 has not: k"),
+    ],
+)
+def test_statistics_of_another_table_are_told_and_dropped(tmp_path: Path, of: TableStatistics, cause: str) -> None:
+    table = table_of(tmp_path)
+    table.write_arrow(some(0, 3))
+    commit_statistics(table.store, "analyst", TableStatistics(1, 0, 3, 9, {"k": ColumnStatistics(1)}))
+    assert table.fsck().findings == ()
+    commit_statistics(table.store, "analyst", of)
+    (found,) = table.fsck().findings
+    assert (found.code, found.cause) == ("statistics-broken", f"they are of {cause}")
+    table.repair(dry_run=False)
+    assert statistics_of(table.store, newest(table)) == TableStatistics(3, 0)
 
 
 # ---- usage and advice

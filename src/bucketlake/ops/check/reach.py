@@ -21,7 +21,8 @@ from bucketlake.errors import BucketlakeError, NotFoundError
 from bucketlake.format.data.pieces import piece_of
 from bucketlake.format.index.index_manifest import IndexEntry
 from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry, ManifestFile
-from bucketlake.format.metadata.statistics import decode_statistics
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.format.metadata.statistics import TableStatistics, decode_statistics
 from bucketlake.format.numbers import distinct, is_among, members
 from bucketlake.ops.check.findings import Findings, Place, shown
 from bucketlake.ops.check.inventory import Hashes, Sizes, path_hashes
@@ -222,10 +223,22 @@ class Reach:
         path = self.store.paths.statistics(name)
         self.metadata[path] = number
         found = attempted(lambda: decode_statistics(self.store.env.storage.read(path), path))
-        if isinstance(found, BucketlakeError) and root.stands():
+        cause = shown(found) if isinstance(found, BucketlakeError) else self._stranger(found, root.snapshot)
+        if cause and root.stands():
             what = "missing" if isinstance(found, NotFoundError) else "broken"
             place = Place(path, snapshot=root.snapshot.id, holder=root.label)
-            self.findings.add(f"statistics-{what}", shown(found), place)
+            self.findings.add(f"statistics-{what}", cause, place)
+
+    def _stranger(self, found: TableStatistics, snapshot: Snapshot) -> str | None:
+        """Why statistics are not of what a snapshot holds: they are taken of it, or of one before, by its schema."""
+        if not 0 < found.snapshot_id <= snapshot.id:
+            return f"they are of snapshot {found.snapshot_id}"
+        schema = attempted(lambda: self.store.schema_of(found.schema_id))
+        if isinstance(schema, BucketlakeError):
+            return f"they are of schema {found.schema_id}, which is not there"
+        own = {(one.name, one.id) for one in schema.fields}
+        other = [name for name, one in found.columns.items() if (name, one.column_id) not in own]
+        return f"they are of columns that schema {schema.id} has not: {', '.join(other)}" if other else None
 
     def _check_bounds(self, item: ManifestFile, root: Root) -> None:
         """What the list says of a manifest must hold all its entries: reads pass it over otherwise."""
