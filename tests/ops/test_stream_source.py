@@ -576,3 +576,27 @@ def test_a_table_that_is_gone_is_not_an_empty_one(tmp_path: Path) -> None:
             with pytest.raises(InvalidError, match="was dropped, and another one has its name"):
                 each.step()
     assert catalog.table("db.u").to_arrow().num_rows == 1
+
+
+@pytest.mark.parametrize("producer", ["input", "lookup", "full-compaction"])
+def test_a_keys_changes_stay_in_order_over_the_files_that_they_fill(tmp_path: Path, producer: str) -> None:
+    """A file that is full in the midst of a key's changes is followed by one whose other rows may be older."""
+    options = {"bucket": "1", "changelog-producer": producer, "target-file-size": "600 b"}
+    table, chance = make(tmp_path, True, options), random.Random(7)
+    reader = Reader(table)
+    for number in range(3):
+        keys = chance.sample(range(12), 12)
+        kinds = [0] * 12
+        if producer == "input" and number:
+            keys, kinds = keys * 2, [1] * 12 + [2] * 12
+        values = [number - (kind == 1) for kind in kinds]
+        columns = {"k": pa.array(keys, pa.int64()), "v": pa.array(values, pa.int64())}
+        table.write_arrow(pa.table({**columns, "_VALUE_KIND": pa.array(kinds, pa.int8())}))
+        table.compact(full=True)
+    reader.read_all(ALL)
+    span = {"incremental-between": f"0,{len(table.snapshots())}"}
+    log = bucketlake.open(tmp_path / "wh").table("db.t$audit_log").with_options(span).to_arrow().to_pylist()
+    wanted = [("+I", 0), ("-U", 0), ("+U", 1), ("-U", 1), ("+U", 2)]
+    for key in range(12):
+        assert [(kind, v) for kind, k, v in reader.told if k == key] == wanted
+        assert [(row["rowkind"], row["v"]) for row in log if row["k"] == key] == wanted

@@ -32,7 +32,7 @@ from bucketlake.ops.scan.scan import (
     plan,
 )
 from bucketlake.ops.scan.select import Span, select_snapshot
-from bucketlake.ops.scan.splits import Section, append_groups, deletion_files, overlapping, pack, split_of
+from bucketlake.ops.scan.splits import Section, append_groups, as_told, deletion_files, overlapping, pack, split_of
 from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.known import of_one_before
 from bucketlake.ops.table.messages import BucketVectors, Split
@@ -123,7 +123,9 @@ def _told(store: Store, snapshot: Snapshot, mode: str, wanted: EntryFilter) -> l
         )
     _require_same_table(store, snapshot, found)
     check_apart(store, snapshot, found)
-    return sorted(found, key=lambda entry: entry.file.min_sequence_number)
+    if not store.schema.primary_keys:
+        return sorted(found, key=lambda entry: entry.file.min_sequence_number)
+    return [entry for entries in _by_bucket(found).values() for entry in as_told(entries)]
 
 
 def _groups(store: Store, entries: Sequence[ManifestEntry]) -> list[Section]:

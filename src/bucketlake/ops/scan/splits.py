@@ -217,6 +217,31 @@ def overlapping(entries: Section, key_range: KeyRange | None) -> list[Section]:
     return [[by_file[id(file)] for run in runs for file in run.files] for runs in found]
 
 
+def as_told(entries: Iterable[ManifestEntry]) -> Section:
+    """The files by which a snapshot tells the changes of a bucket, oldest first. `entries`: as manifests have them.
+
+    A file that is full in the midst of a key's changes is followed by one with the rest of them: whatever numbers its
+    other rows have, it comes right behind.
+    Spec: docs/spec/incremental.md#delta-and-changelog
+    """
+    chains: list[Section] = []
+    for entry in entries:
+        if chains and _goes_on(chains[-1][-1].file, entry.file):
+            chains[-1].append(entry)
+        else:
+            chains.append([entry])
+    return _flat(sorted(chains, key=lambda chain: min(age(entry.file) for entry in chain)))
+
+
+def _goes_on(before: DataFile, file: DataFile) -> bool:
+    return before.max_key == file.min_key and before.min_sequence_number <= file.max_sequence_number
+
+
+def age(file: DataFile) -> tuple[int, int, str]:
+    """What files of a bucket are ordered by: those of append tables without buckets have one sequence number only."""
+    return (file.min_sequence_number, file.creation_time or 0, file.file_name)
+
+
 def _flat(group: Iterable[Section]) -> Section:
     return [entry for section in group for entry in section]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from bucketlake.errors import ConflictError, NotFoundError
-from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry
+from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.lsm.levels import key_range_of
 from bucketlake.ops.buckets.postpone import ordered_by_partition
@@ -28,7 +28,7 @@ from bucketlake.ops.scan.scan import (
     plan,
 )
 from bucketlake.ops.scan.select import Selection
-from bucketlake.ops.scan.splits import overlapping, split_of
+from bucketlake.ops.scan.splits import age, as_told, overlapping, split_of
 from bucketlake.ops.stream.untold import PRODUCER, left_untold, waiting_below
 from bucketlake.ops.table.entries import by_bucket
 from bucketlake.ops.table.known import of_one_before
@@ -217,12 +217,7 @@ def _entries(unit: Split) -> list[ManifestEntry]:
 
 def _place(unit: Split) -> tuple[object, ...]:
     files = unit.files or (unit.before.files if unit.before is not None else ())
-    return (unit.partition, unit.bucket, *min(map(_age, files), default=()))
-
-
-def _age(file: DataFile) -> tuple[int, int, str]:
-    """What files of a bucket are ordered by: those of append tables without buckets have one sequence number only."""
-    return (file.min_sequence_number, file.creation_time or 0, file.file_name)
+    return (unit.partition, unit.bucket, *min(map(age, files), default=()))
 
 
 def _told(store: Store, snapshot: Snapshot, follow: Follow) -> list[ManifestEntry]:
@@ -246,13 +241,13 @@ def _pending_groups(store: Store, snapshot: Snapshot, entries: Sequence[Manifest
 
 def _groups(store: Store, entries: Iterable[ManifestEntry]) -> list[list[ManifestEntry]]:
     """The files of each unit: all versions of a key in one; bucket by bucket, oldest first."""
-    buckets = by_bucket(sorted(entries, key=lambda e: (e.partition, e.bucket, *_age(e.file))))
+    buckets = by_bucket(sorted(entries, key=lambda e: (e.partition, e.bucket)))
     if not store.schema.primary_keys:
-        return [[entry] for found in buckets.values() for entry in found]
+        return [[entry] for found in buckets.values() for entry in sorted(found, key=lambda e: age(e.file))]
     key_range = key_range_of(store.schema.key_fields)
     groups = []
     for found in buckets.values():
-        place = {id(entry): number for number, entry in enumerate(found)}
+        place = {id(entry): number for number, entry in enumerate(as_told(found))}
         sections = [sorted(section, key=lambda e: place[id(e)]) for section in overlapping(found, key_range)]
         groups += sorted(sections, key=lambda section: place[id(section[0])])
     return groups
