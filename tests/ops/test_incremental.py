@@ -396,3 +396,20 @@ def test_difference_compares_bits() -> None:
         (4, 0),
         (5, 3),
     ]
+
+
+@pytest.mark.parametrize("where", ["p = 1", "k = 7"])
+def test_a_condition_changes_no_row_of_a_difference(tmp_path: Path, where: str) -> None:
+    """What an overwrite took away elsewhere says nothing of this bucket; what it took of this one does for all keys."""
+    summed = {"merge-engine": "aggregation", "fields.v.aggregate-function": "sum"}
+    table = create(tmp_path, **summed)
+    put(table, [(1, 7, 1), (2, 7, 1)])
+    put(table, [(1, 1, 1), (2, 9, 1)])
+    put(table, [(2, 1, 5)], mode="overwrite", partition={"p": 2})
+    put(table, [(1, 7, 2), (2, 7, 2)])
+    found = between(table, f"2,{len(table.snapshots())}", "diff")
+    column, value = "pk".index(where[0]), int(where[-1])
+    assert between(table, f"2,{len(table.snapshots())}", "diff", where) == [
+        row for row in found if row[column] == value
+    ]
+    assert (1, 7, 2) in found

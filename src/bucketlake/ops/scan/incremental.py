@@ -153,22 +153,29 @@ def _by_bucket(entries: Iterable[ManifestEntry]) -> dict[BucketKey, Section]:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """The files of one of two snapshots, and where their deletion vectors lie."""
+    """The files of one of two snapshots, and where their deletion vectors lie. `every`: those of no wanted key, too."""
 
     snapshot: Snapshot
     entries: list[ManifestEntry]
     vectors: BucketVectors
+    every: list[ManifestEntry]
 
     @classmethod
     def of(cls, store: Store, snapshot: Snapshot, wanted: EntryFilter, pruner: Pruner) -> _Side:
         vectors = deletion_files(store, store.index_manifest(snapshot))
-        return cls(snapshot, pruner.by_key(keyed_entries(store, snapshot, wanted)), vectors)
+        every = keyed_entries(store, snapshot, wanted)
+        return cls(snapshot, pruner.by_key(every), vectors, every)
 
     def without(self, other: _Side, *, by_vectors: bool) -> _Side:
         """Less the files that the other side has too; with `by_vectors`, with the same rows deleted."""
         known = {other._identity(entry, by_vectors) for entry in other.entries}
         kept = [entry for entry in self.entries if self._identity(entry, by_vectors) not in known]
         return replace(self, entries=kept)
+
+    def gone(self, other: _Side) -> set[BucketKey]:
+        """The buckets with files that the other side has not, whatever keys are wanted."""
+        known = {other._identity(entry, True) for entry in other.every}
+        return {bucket_key(entry) for entry in self.every if self._identity(entry, True) not in known}
 
     def _identity(self, entry: ManifestEntry, by_vectors: bool) -> Hashable:
         """A file at its place; an upgraded file is another."""
@@ -207,8 +214,9 @@ def _has_overwrite(store: Store, before: Snapshot, after: Snapshot) -> bool:
 
 
 def _diff(store: Store, old: _Side, new: _Side, pruner: Pruner, *, told: bool = False) -> Plan:
-    """`told`: files of both sides are read on both, where others of their section differ, as always where an overwrite
-    lies in between; and where rows may have moved, old and new files are not compared, but are splits of their own."""
+    """`told`: files of both sides are read on both, where others of their section differ, as always in buckets of which
+    files have gone while an overwrite lies in between; and where rows may have moved, old and new files are not
+    compared, but are splits of their own."""
     keyed = bool(store.schema.primary_keys)
     # Rows that left a file by its deletion vector alone are a difference, which append tables do not tell.
     before, after = old.without(new, by_vectors=keyed), new.without(old, by_vectors=keyed)
@@ -218,10 +226,11 @@ def _diff(store: Store, old: _Side, new: _Side, pruner: Pruner, *, told: bool = 
         groups = [group for group, _ in append_groups(store, _by_bucket(entries).values())]
         return Plan(new.snapshot, tuple(entries), tuple(after.split(store, group, raw=True) for group in groups))
     older = [replace(entry, file=replace(entry.file)) for entry in before.entries]  # both may have the very same
-    whole = told or (bool(older) and _has_overwrite(store, old.snapshot, new.snapshot))
+    gone = set() if told else old.gone(new)
+    back = gone if gone and _has_overwrite(store, old.snapshot, new.snapshot) else set()
     is_old, is_new = ({id(entry) for entry in entries} for entries in (older, after.entries))
     shared = [entry for entry in new.entries if id(entry) not in is_new]
-    both = shared if whole else []
+    both = [entry for entry in shared if told or bucket_key(entry) in back]
     assigns = told or _assigned_anew(store, old.snapshot, new.snapshot)
     moved = _moved(store, (*old.entries, *new.entries), (*older, *after.entries) if assigns else ())
     splits = []
