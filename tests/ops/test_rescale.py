@@ -6,6 +6,7 @@ What a table holds is compared with a twin that gets the same writes and is neve
 from __future__ import annotations
 
 import itertools
+import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -27,7 +28,9 @@ from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.compact.running import inline
 from bucketlake.ops.rescale.rescale import RescaleRequest, rescale
 from bucketlake.ops.rewrite.rebucket import MoveUnit, OldBucket, Target, copy_units, move
+from bucketlake.ops.scan.incremental import plan_read
 from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.scan.system_tables import RowView, read_view
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.schema.change import SetOption
 from bucketlake.schema.schema import KIND_FIELD, TableSchema
@@ -317,6 +320,27 @@ def test_changelogs_move_with_their_rows() -> None:
     entries = [e for part in store.manifests(store.changelog_manifests(store.latest_snapshot())) for e in part]
     assert sum(entry.file.row_count for entry in entries) == 9
     assert {entry.total_buckets for entry in entries} == {5}
+
+
+def test_changes_of_a_key_that_lie_in_several_files_move_in_their_order() -> None:
+    inner, keys = MapStorage(), random.Random(7).sample(range(12), 12)
+    table = new_table("input", 2, inner)
+    write(table, [(1, k, 0) for k in keys])
+    rows = [(1, k, v) for v in (0, 1) for k in keys]
+    columns = [pa.array(column, f.type) for column, f in zip(zip(*rows, strict=True), ARROW, strict=True)]
+    kinds = pa.array([1] * 12 + [2] * 12, pa.int8())
+
+    def plan(number: int, operation: str, path: str) -> None:
+        if operation == "put_if_absent" and table.store.latest_snapshot().commit_kind is not CommitKind.OVERWRITE:
+            table.rescale(1)
+
+    late = handle(table, FaultStorage(inner, plan)).with_options({"target-file-size": "600 b"})
+    late.write_arrow(pa.table(columns, schema=ARROW).append_column(KIND_FIELD.name, kinds))
+    store = table.refresh().with_options({"incremental-between": "2,3"}).store
+    batches = [batch for split in plan_read(store).splits for batch in read_view(store, RowView("audit_log"), split)]
+    told = [row for batch in batches for row in batch.to_pylist()]
+    for key in keys:
+        assert [(row["rowkind"], row["v"]) for row in told if row["k"] == key] == [("-U", 0), ("+U", 1)]
 
 
 @pytest.mark.parametrize("engine", ["lookup", "full-compaction"])

@@ -73,7 +73,8 @@ class _Moved:
         lowest = min(file.min_sequence_number for message in stale for file in message.new_files)
         shift = max(0, max(committed.values(), default=-1) + 1 - lowest)
         for message in stale:
-            self._spread(message, message.new_files, shift, self.rows, NEW_FILES)
+            oldest_first = sorted(message.new_files, key=lambda file: file.min_sequence_number)
+            self._spread(message, oldest_first, shift, self.rows, NEW_FILES)
             self._spread(message, message.changelog_files, shift, self.changes, CHANGELOG)
         if not self.store.schema.primary_keys:
             for bucket, files in self.rows.items():
@@ -103,7 +104,7 @@ class _Moved:
         made: dict[int, list[DataFile]],
         rolling: Rolling,
     ) -> None:
-        for file in sorted(files, key=lambda file: file.min_sequence_number):
+        for file in files:  # those of a changelog as they were written: a key's changes may be in several
             source = OldBucket(message.bucket, message.total_buckets, (file,))
             target = target_of(self.partition, self.total, source)
             for bucket, new in spread_file(self.store, source, target, rolling, shift):
