@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 from tests.profile import later
+from tests.sql.sessions import session
 from tests.table.test_first_schemas import first_table
 
 from bucketlake.errors import InvalidError
@@ -58,6 +59,15 @@ def test_buckets_are_those_of_the_engine(lake: Lake, case: str) -> None:
     found = frame.withColumn("bucket", bucket_column(schema, 7)).toArrow().combine_chunks().to_batches()[0]
     batch = canonical_batch(found.drop_columns(["bucket"]), fields)
     assert found.column("bucket").to_pylist() == assign_buckets(batch, fields, 7).tolist()
+
+
+def test_settings_of_binary_functions_move_no_row(lake: Lake) -> None:
+    frame = lake.spark.createDataFrame([(text, text) for text in TEXT], "a string, b string")
+    column = bucket_column(_schema(field_types(frame.schema)), 7)
+    expected = frame.select(column).toArrow().column(0)
+    functions = ("spark.sql.legacy.lpadRpadAlwaysReturnString", "spark.sql.function.concatBinaryAsString")
+    with session(lake, {"spark.sql.ansi.enabled": "false", **dict.fromkeys(functions, "true")}):
+        assert frame.select(column).toArrow().column(0) == expected
 
 
 @pytest.mark.parametrize("function", ["mod", "hive"])

@@ -118,14 +118,14 @@ def _binary_row(keys: Sequence[DataField]) -> str:
         if key.type.root in _TEXTS:
             length = f"coalesce(octet_length({column}), 0)"
             padded = f"({length} + 7 & -8)"
-            far = f"{_little(length, 4)}, {_little(f'({offset})', 4)}"
-            words.append(f"CASE WHEN {length} > 7 THEN concat({far}) ELSE {_inline(column)} END")
-            tails.append(f"CASE WHEN {length} > 7 THEN rpad(CAST({column} AS BINARY), {padded}, X'00') ELSE X'' END")
+            far = _concat(_little(length, 4), _little(f"({offset})", 4))
+            words.append(f"CASE WHEN {length} > 7 THEN {far} ELSE {_inline(column)} END")
+            tails.append(f"CASE WHEN {length} > 7 THEN {_filled(column, f'{padded} - {length}')} ELSE X'' END")
             offset = f"{offset} + CASE WHEN {length} > 7 THEN {padded} ELSE 0 END"
         else:
             words += _word(key, column)
     head = _big(" | ".join(nulls), 8) if nulls else _binary(bytes(8))
-    return f"concat({', '.join([head, *words, *tails])})"
+    return _concat(head, *words, *tails)
 
 
 def _word(key: DataField, column: str) -> Iterator[str]:
@@ -143,8 +143,14 @@ def _word(key: DataField, column: str) -> Iterator[str]:
 
 def _inline(column: str) -> str:
     """A string of at most 7 bytes: its bytes, zeros, and a mark with its length; all zero for null."""
-    mark = f"substring({_binary(_INLINE_MARKS)}, octet_length({column}) + 1, 1)"
-    return f"coalesce(concat(rpad(CAST({column} AS BINARY), 7, X'00'), {mark}), {_binary(bytes(8))})"
+    length = f"octet_length({column})"
+    mark = f"substring({_binary(_INLINE_MARKS)}, {length} + 1, 1)"
+    return f"coalesce({_concat(_filled(column, f'7 - {length}'), mark)}, {_binary(bytes(8))})"
+
+
+def _filled(column: str, zeros: str) -> str:
+    """The bytes of a string, and so many zeros. Not by `rpad`, which counts characters where a setting says so."""
+    return _concat(f"CAST({column} AS BINARY)", f"substring({_binary(bytes(8))}, 1, {zeros})")
 
 
 def _little(number: str, size: int) -> str:
@@ -157,6 +163,10 @@ def _little(number: str, size: int) -> str:
 def _big(number: str, size: int) -> str:
     """The lowest bytes of a number that has no others, the highest first."""
     return f"unhex(lpad(hex({number}), {2 * size}, '0'))"
+
+
+def _concat(*parts: str) -> str:
+    return f"CAST(concat({', '.join(parts)}) AS BINARY)"  # it is a string where a setting says so
 
 
 def _binary(value: bytes) -> str:
