@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
-from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError
+from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.predicate.tree import Compare
 from bucketlake.spark.session import Lake
 from bucketlake.sql.query import tree
 
@@ -374,6 +376,49 @@ def test_backslashes_are_letters_where_the_session_says_so(lake: Lake) -> None:
         assert [row.n for row in lake.table("db.e").read(where=r"s = 'a\\b'").collect()] == [2]
         lake.sql(r"DELETE FROM db.e WHERE s = 'a\\b'")
     assert rows(lake, "SELECT n FROM db.e") == {(1,)}
+
+
+def test_quotes_in_values_where_literals_have_no_escapes(lake: Lake) -> None:
+    """There a doubled quote is two, and nothing that stands in a literal is one quote."""
+    lake.sql("CREATE TABLE db.q (s STRING, n INT) PARTITIONED BY (s)")
+    table = lake.table("db.q")
+    table.write(lake.spark.createDataFrame([("it's", 1), ("it''s", 2), ("a\\b", 3), ("a\\\\b", 4)], "s string, n int"))
+
+    def found(where: Any) -> list[int]:
+        return sorted(row.n for row in table.read(where=where).collect())
+
+    with settings(lake, {"spark.sql.parser.escapedStringLiterals": "true"}):
+        assert rows(lake, "SELECT n FROM db.q WHERE s = 'it''s'") == {(2,)}
+        assert [found("s = 'it''s'"), found(Compare("s", "=", "it's")), found(F.col("s") == "a\\b")] == [[2], [1], [3]]
+        with pytest.raises(UnsupportedError, match="escapedStringLiterals"):
+            lake.sql("DELETE FROM db.q WHERE s = :s", {"s": "it's"})
+        table.delete(F.col("s") == "it's")
+        lake.sql("DELETE FROM db.q WHERE s = 'it''s' OR n = :n", {"n": 4})
+    assert found(None) == [3]
+
+
+@pytest.mark.parametrize("setting", ["parser.escapedStringLiterals", "legacy.consecutiveStringLiterals.enabled"])
+def test_statements_that_spark_never_sees_refuse_literals_of_other_settings(lake: Lake, setting: str) -> None:
+    """A partition that is named by one goes with all its rows."""
+    lake.sql("CREATE TABLE db.p (s STRING, n INT) PARTITIONED BY (s)")
+    lake.table("db.p").write(lake.spark.createDataFrame([("it's", 1), ("it''s", 2), ("its", 3)], "s string, n int"))
+    with settings(lake, {f"spark.sql.{setting}": "true"}):
+        for text in (
+            "ALTER TABLE db.p DROP PARTITION (s = 'it''s')",
+            "CALL sys.drop_partition(table => 'db.p', partitions => 's=it''s')",
+            "INSERT INTO db.p REPLACE WHERE s = 'it''s' SELECT 'x', 1 WHERE false",
+        ):
+            with pytest.raises(UnsupportedError, match=setting):
+                lake.sql(text)
+        lake.sql("ALTER TABLE db.p SET TBLPROPERTIES ('a' = '')")
+    assert rows(lake, "SELECT n FROM db.p") == {(1,), (2,), (3,)}
+
+
+def test_identifiers_in_double_quotes_are_no_text(lake: Lake) -> None:
+    lake.sql("CREATE TABLE db.d (s STRING, a STRING, n INT) PARTITIONED BY (s)")
+    lake.sql("INSERT INTO db.d VALUES ('a', 'x', 1), ('x', 'x', 2)")
+    with settings(lake, {"spark.sql.ansi.doubleQuotedIdentifiers": "true"}):
+        assert [row.n for row in lake.table("db.d").read(where='s = "a"').collect()] == [2]
 
 
 def test_a_long_list_is_a_set_before_rows_of_the_driver_are_compared_with_it(classic: Lake) -> None:

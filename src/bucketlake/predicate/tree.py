@@ -351,4 +351,6 @@ def literal_sql(value: Any) -> str:
         return f"DATE '{value.isoformat()}'"
     if isinstance(value, dt.time):
         return str(((value.hour * 60 + value.minute) * 60 + value.second) * 1000 + value.microsecond // 1000)
-    return quote_text(str(value))
+    text = quote_text(str(value))
+    # Escapes are letters where a setting of the session's says so.
+    return text if text == f"'{value}'" else f"CAST(X'{str(value).encode(errors='replace').hex()}' AS STRING)"

@@ -8,15 +8,15 @@ was set when the one before it asked, while that is asked for anew beside it (`b
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
-from typing import TYPE_CHECKING, TypeVar
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.spark.cluster import is_connect
 from bucketlake.types.model import quote_text
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LISTED = "spark.sql.sources.parallelPartitionDiscovery.threshold"  # paths at which Spark looks without a job
-ESCAPED_LITERALS = "spark.sql.parser.escapedStringLiterals"  # a backslash in a literal is a letter
+_ESCAPED = "spark.sql.parser.escapedStringLiterals"  # a literal is what stands between its quotes, letter by letter
+_UNLIKE = re.compile(r"""\\|\b[rR]['"]""")  # what means something else then, as a doubled quote does
 _REFERENCE = re.compile(r"\$\{(?:(\w+?):)?(\S+?)\}", re.ASCII)
 _OF_SESSION = (None, "spark", "sparkconf", "hivevar", "hiveconf")
 _OF_JAVA = {"env": "getenv", "system": "getProperty"}
@@ -56,6 +57,54 @@ def setting_of(spark: SparkSession, *keys: str) -> str | None:
 def is_case_sensitive(spark: SparkSession) -> bool:
     """Whether names that differ in case alone are different names in this session."""
     return str(setting_of(spark, "spark.sql.caseSensitive")).lower() == "true"
+
+
+def quotes_hold(text: str, is_on: Callable[[str], bool]) -> bool:
+    """Whether quotes in a text of the user's mean what they do by default. `is_on`: whether the session has a setting
+    on."""
+    if "`" in text and is_on("spark.sql.parser.quotedRegexColumnNames"):
+        return False
+    return _misread(text, is_on) is None
+
+
+def require_quotes(spark: SparkSession, texts: Iterable[str]) -> None:
+    """UnsupportedError where quotes in a text that Spark never sees mean something else by the session's settings."""
+    for text in texts:
+        found = _misread(text, partial(is_set, spark))
+        if found is not None:
+            raise UnsupportedError(
+                f"quotes or backslashes in this text, while '{found}' is on", text=text, remedy=f"SET {found} = false"
+            )
+
+
+def _misread(text: str, is_on: Callable[[str], bool]) -> str | None:
+    """The setting by which Spark reads literals otherwise than by default."""
+    doubled = "''" in text or '""' in text
+    asked = {
+        "spark.sql.ansi.doubleQuotedIdentifiers": '"' in text,
+        _ESCAPED: doubled or _UNLIKE.search(text) is not None,
+        "spark.sql.legacy.consecutiveStringLiterals.enabled": doubled,
+    }
+    return next((key for key, matters in asked.items() if matters and is_on(key)), None)
+
+
+def is_set(spark: SparkSession, key: str) -> bool:
+    """Whether a setting that is off by default is on."""
+    return str(spark.conf.get(key, "false")).lower() == "true"
+
+
+def require_values_as_text(spark: SparkSession, given: Mapping[str, Any] | Iterable[Any] | None) -> None:
+    """UnsupportedError for values that cannot stand in a statement as literals: where these have no escapes, there is
+    none for a quote."""
+    values = given.values() if isinstance(given, Mapping) else given or ()
+    flat = [one for value in values for one in (value if isinstance(value, (list, tuple)) else [value])]
+    odd = [one for one in flat if isinstance(one, str) and quote_text(one) != f"'{one}'"]
+    if odd and is_set(spark, _ESCAPED):
+        raise UnsupportedError(
+            f"a value with quotes or backslashes in a statement that is not a query, while '{_ESCAPED}' is on",
+            value=odd[0],
+            remedy=f"SET {_ESCAPED} = false",
+        )
 
 
 def require_running(spark: SparkSession) -> None:

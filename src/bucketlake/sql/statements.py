@@ -20,7 +20,15 @@ from bucketlake.options.options import find_option
 from bucketlake.options.session import PREFIXES, refuse_slip
 from bucketlake.spark.handed import given_to
 from bucketlake.spark.raised import RaisedError, StatementSyntaxError, as_sparks, interrupts_stay, of_task
-from bucketlake.spark.settings import by_settings, require_running, setting_of, settings_stay, substituted
+from bucketlake.spark.settings import (
+    by_settings,
+    require_quotes,
+    require_running,
+    require_values_as_text,
+    setting_of,
+    settings_stay,
+    substituted,
+)
 from bucketlake.sql import compound, explained
 from bucketlake.sql.procedures import call
 from bucketlake.sql.query import as_written, current, immediate, query, unknown
@@ -44,6 +52,8 @@ if TYPE_CHECKING:
 
 _ROWS = ("DELETE", "UPDATE", "MERGE", "WITH", "EXPLAIN")
 _QUERIES = ("WITH", "FROM", "EXPLAIN")  # that may begin a query, or a statement
+# Statements that Spark never sees: what their literals mean is decided here.
+_UNSEEN = ("ALTER", "ANALYZE", "CALL", "COMMENT", "COPY", "DESC", "DESCRIBE", "DROP", "SHOW", "TRUNCATE")
 # Keys that Flink users set out of habit; they say nothing about a batch on Spark.
 _FLINK_PREFIXES = (
     "execution.",
@@ -146,10 +156,15 @@ def _run(lake: Lake, statement: str, args: Any, braces: Braces | None) -> DataFr
     if parse is None:
         foreign.refuse_unknown(lake, statement, tokens)
         return read()
+    if first.value.upper() in _UNSEEN:
+        literals = [statement[one.start : one.end] for one in tokens if one.kind == "string" and one.value]
+        require_quotes(lake.spark, literals)
     if not args and braces is None:
         return execute(lake, statement, parse, read)
     if first.value.upper() in _QUERIES and parse(Cursor(statement)) is None:
         return read()
+    for values in (args, None if braces is None else braces.given):
+        require_values_as_text(lake.spark, values)
     with nullcontext(statement) if braces is None else braces.named(lake.spark) as named:
         return execute(lake, with_values(named, args), parse, read)
 

@@ -16,10 +16,10 @@ from bucketlake.ops.change.row_changes import live_partitions
 from bucketlake.ops.scan.partition_choice import by_condition, check_columns
 from bucketlake.ops.table.partitions import PartitionFilter, partition_columns, partition_values
 from bucketlake.ops.table.store import Store
-from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import Predicate, is_exact, to_spark_sql
 from bucketlake.spark import actions, instants
 from bucketlake.spark.arrow_rows import arrow_layout, framed, spark_batch
+from bucketlake.spark.column_text import condition_of
 from bucketlake.spark.raised import told_as_ours
 from bucketlake.spark.types import spark_schema
 
@@ -61,8 +61,7 @@ def partitions_where(spark: SparkSession, store: Store, where: str | Predicate) 
     Errors: InvalidError where it speaks of other columns, is no condition, or of a table without partitions; Spark's,
     where it is asked.
     """
-    zone = str(spark.conf.get("spark.sql.session.timeZone"))
-    predicate = parse_where(where, store.schema.fields, zone) if isinstance(where, str) else where
+    predicate = condition_of(spark, where, store.schema.fields) if isinstance(where, str) else where
     if is_exact(predicate):
         return by_condition(store, predicate)
     check_columns(store, predicate)

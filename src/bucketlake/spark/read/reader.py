@@ -30,19 +30,19 @@ from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.retry import on_newest
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.paths import POSTPONE_BUCKET
-from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.scan import names_in
-from bucketlake.predicate.tree import Opaque, Predicate, columns_of, key_values, longest_list, to_spark_sql
+from bucketlake.predicate.tree import Predicate, columns_of, key_values, longest_list, to_spark_sql
 from bucketlake.schema.schema import column_names
 from bucketlake.spark import actions
 from bucketlake.spark.arrow_rows import arrow_layout, framed, spark_batch
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, rows_made, unpickled
+from bucketlake.spark.column_text import condition_of
 from bucketlake.spark.conform import char_columns
 from bucketlake.spark.instants import as_shown, known_part, shown
 from bucketlake.spark.read import filtered as live
 from bucketlake.spark.read import hidden, metadata, native, placed
 from bucketlake.spark.read.united import united
-from bucketlake.spark.settings import ESCAPED_LITERALS, substituted
+from bucketlake.spark.settings import substituted
 from bucketlake.spark.types import quoted, spark_schema
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
@@ -248,7 +248,7 @@ def _enough(store: Store, found: Plan, limit: int) -> Plan:
 def predicate_of(spark: SparkSession, table: Table, where: str | Predicate | None) -> Predicate | None:
     """The condition, a text as Spark itself reads it: with its variables, times of day in the session's zone."""
     if isinstance(where, str):
-        where = _read(spark, table, where)
+        where = condition_of(spark, where, table.schema.fields)
     return known_part(where, table.schema.fields, table.options)
 
 
@@ -258,13 +258,6 @@ def named(spark: SparkSession, table: Table, where: str | Predicate | None) -> f
     if isinstance(where, str):
         return names_in(substituted(spark, where), table.schema.field_names)
     return frozenset() if where is None else columns_of(where)
-
-
-def _read(spark: SparkSession, table: Table, where: str) -> Predicate:
-    if "\\" in where and str(spark.conf.get(ESCAPED_LITERALS, "false")).lower() == "true":
-        return Opaque(where)
-    zone = str(spark.conf.get("spark.sql.session.timeZone"))
-    return parse_where(substituted(spark, where), table.schema.fields, zone)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.spark.settings import require_values_as_text
 from bucketlake.spark.types import quoted, sql_type
 from bucketlake.sql.query.given import Written, literal, marker_names, with_identifiers, with_values
 from bucketlake.sql.query.named import passing_views
@@ -59,6 +60,7 @@ class _Immediate:
         if first == "EXECUTE":
             raise InvalidError("EXECUTE IMMEDIATE within EXECUTE IMMEDIATE", remedy="run the inner statement")
         text, given = with_identifiers(text, self._taken(text, values))
+        require_values_as_text(lake.spark, given)
         text = with_values(text, given)
         if not self.into:
             return lake.sql(text)

@@ -17,7 +17,7 @@ from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.tokens import Token
 
 from bucketlake.spark.instants import UTC
-from bucketlake.spark.settings import ESCAPED_LITERALS
+from bucketlake.spark.settings import quotes_hold
 from bucketlake.sql.text import lexemes
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
@@ -59,14 +59,7 @@ class Settings:
 
     def reads(self, text: str) -> bool:
         """Whether the quotes of a text mean what they do by default."""
-        if '"' in text and self.on("spark.sql.ansi.doubleQuotedIdentifiers"):
-            return False
-        if "`" in text and self.on("spark.sql.parser.quotedRegexColumnNames"):
-            return False
-        if "\\" in text and self.on(ESCAPED_LITERALS):
-            return False
-        doubled = "''" in text or '""' in text
-        return not (doubled and self.on("spark.sql.legacy.consecutiveStringLiterals.enabled"))
+        return quotes_hold(text, self.on)
 
 
 @dataclass(frozen=True, slots=True)

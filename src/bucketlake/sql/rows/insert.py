@@ -19,7 +19,7 @@ from bucketlake.ops.change.row_conflicts import EMPTY, Read, made_anew
 from bucketlake.schema.merging import MERGE_SCHEMA
 from bucketlake.spark import instants
 from bucketlake.spark.assignment import positional
-from bucketlake.spark.settings import by_settings
+from bucketlake.spark.settings import by_settings, require_quotes
 from bucketlake.spark.types import quoted, spark_type
 from bucketlake.spark.write.parquet_rows import Source
 from bucketlake.spark.write.replacing import replaced_partition
@@ -126,6 +126,7 @@ class Insert:
         partition = _static_values(lake, static, table) or None
         request = WriteRequest(local=Cursor(self.query).sees("VALUES"), evolves=self.by_name, read=read, source=source)
         if self.replaced is not None:
+            require_quotes(lake.spark, [self.replaced])
             partition = replaced_partition(self.replaced, table.table)
             request = replace(request, mode="overwrite", partition=partition, dynamic=False)
         elif self.overwrite:

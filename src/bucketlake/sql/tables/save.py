@@ -13,7 +13,7 @@ from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, U
 from bucketlake.options.engines import CONNECTOR_KEYS
 from bucketlake.options.options import option_keys, option_text
 from bucketlake.spark import instants
-from bucketlake.spark.settings import substituted
+from bucketlake.spark.settings import require_quotes, substituted
 from bucketlake.spark.write.parquet_rows import Source
 from bucketlake.spark.write.replacing import replaced_partition
 from bucketlake.spark.write.writer import DYNAMIC_OVERWRITE, OVERWRITE_MODE, WriteRequest, write
@@ -104,7 +104,9 @@ def _written(lake: Lake, frame: DataFrame, name: names.LakeName, request: Saving
     if where is not None and request.mode != "overwrite":
         raise UnsupportedError("replace_where goes with mode overwrite", mode=request.mode)
     if where is not None:
-        partition = replaced_partition(substituted(lake.spark, where), table.table)
+        where = substituted(lake.spark, where)
+        require_quotes(lake.spark, [where])
+        partition = replaced_partition(where, table.table)
         written = replace(written, mode="overwrite", partition=partition, dynamic=False)
     elif request.mode != "append":
         mode = str(lake.spark.conf.get(OVERWRITE_MODE, "static"))
