@@ -16,20 +16,16 @@ import math
 import re
 from collections.abc import Sequence
 from decimal import Decimal
-from functools import partial
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.predicate.parse import check_condition, parse_where
-from bucketlake.predicate.scan import names_in
-from bucketlake.predicate.tree import Opaque, Predicate, literal_sql
-from bucketlake.spark.settings import is_set, quotes_hold, substituted
+from bucketlake.predicate.parse import check_condition
+from bucketlake.predicate.tree import Predicate, literal_sql
 from bucketlake.spark.types import quoted
-from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
 _BETWEEN = {name: name for name in ("=", "<=>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%")}
@@ -75,16 +71,6 @@ def condition_text(where: str | Predicate | Column | None) -> str | Predicate | 
     if text is None:
         raise UnsupportedError("a condition by this Column", column=str(where), remedy="give it as SQL text")
     return text
-
-
-def condition_of(spark: SparkSession, where: str, fields: Sequence[DataField]) -> Predicate:
-    """The predicate of a condition as the session reads it: with its variables, its quotes, times of day in its zone.
-
-    Errors: as `parse_where`."""
-    text = substituted(spark, where)
-    if not quotes_hold(text, partial(is_set, spark)):
-        return Opaque(where, tuple(sorted(names_in(text, [item.name for item in fields]))))
-    return parse_where(text, fields, str(spark.conf.get("spark.sql.session.timeZone")))
 
 
 def expression_given(given: Any, **where: Any) -> str | Column:

@@ -1,4 +1,4 @@
-"""What a session has set, read once a statement.
+"""What a session has set, read once a statement; what quotes in texts mean by it.
 
 On classic Spark `spark.conf.getAll` costs 7 to 25 ms: PySpark walks a Java map until an exception ends it, and
 compares that with fourteen classes, which Java looks for in all of Spark's jars each time. So a query starts with what
@@ -17,8 +17,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.predicate.parse import parse_where
+from bucketlake.predicate.scan import names_in
+from bucketlake.predicate.tree import Opaque, Predicate
 from bucketlake.spark.cluster import is_connect
-from bucketlake.types.model import quote_text
+from bucketlake.types.model import DataField, quote_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,6 +89,16 @@ def _misread(text: str, is_on: Callable[[str], bool]) -> str | None:
         "spark.sql.legacy.consecutiveStringLiterals.enabled": doubled,
     }
     return next((key for key, matters in asked.items() if matters and is_on(key)), None)
+
+
+def condition_of(spark: SparkSession, where: str, fields: Sequence[DataField]) -> Predicate:
+    """The predicate of a condition as the session reads it: with its variables, its quotes, times of day in its zone.
+
+    Errors: as `parse_where`."""
+    text = substituted(spark, where)
+    if not quotes_hold(text, partial(is_set, spark)):
+        return Opaque(where, tuple(sorted(names_in(text, [item.name for item in fields]))))
+    return parse_where(text, fields, str(spark.conf.get("spark.sql.session.timeZone")))
 
 
 def is_set(spark: SparkSession, key: str) -> bool:

@@ -19,8 +19,8 @@ from bucketlake.ops.table.store import Store
 from bucketlake.predicate.tree import Predicate, is_exact, to_spark_sql
 from bucketlake.spark import actions, instants
 from bucketlake.spark.arrow_rows import arrow_layout, framed, spark_batch
-from bucketlake.spark.column_text import condition_of
 from bucketlake.spark.raised import told_as_ours
+from bucketlake.spark.settings import condition_of
 from bucketlake.spark.types import spark_schema
 
 if TYPE_CHECKING:

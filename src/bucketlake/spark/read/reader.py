@@ -36,13 +36,12 @@ from bucketlake.schema.schema import column_names
 from bucketlake.spark import actions
 from bucketlake.spark.arrow_rows import arrow_layout, framed, spark_batch
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, rows_made, unpickled
-from bucketlake.spark.column_text import condition_of
 from bucketlake.spark.conform import char_columns
 from bucketlake.spark.instants import as_shown, known_part, shown
 from bucketlake.spark.read import filtered as live
 from bucketlake.spark.read import hidden, metadata, native, placed
 from bucketlake.spark.read.united import united
-from bucketlake.spark.settings import substituted
+from bucketlake.spark.settings import condition_of, substituted
 from bucketlake.spark.types import quoted, spark_schema
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
