@@ -585,12 +585,10 @@ def test_a_keys_changes_stay_in_order_over_the_files_that_they_fill(tmp_path: Pa
     table, chance = make(tmp_path, True, options), random.Random(7)
     reader = Reader(table)
     for number in range(3):
-        keys = chance.sample(range(12), 12)
-        kinds = [0] * 12
+        keys, kinds = chance.sample(range(12), 12), [0] * 12
         if producer == "input" and number:
             keys, kinds = keys * 2, [1] * 12 + [2] * 12
-        values = [number - (kind == 1) for kind in kinds]
-        columns = {"k": pa.array(keys, pa.int64()), "v": pa.array(values, pa.int64())}
+        columns = {"k": pa.array(keys, pa.int64()), "v": pa.array([number - (kind == 1) for kind in kinds], pa.int64())}
         table.write_arrow(pa.table({**columns, "_VALUE_KIND": pa.array(kinds, pa.int8())}))
         table.compact(full=True)
     reader.read_all(ALL)

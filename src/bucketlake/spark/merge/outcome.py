@@ -163,7 +163,7 @@ def _text(clause: Clause, item: DataField, scope: Scope, types: Mapping[str, T.D
         return None
     text = own[0].text
     given = text.strip() in scope.given or len(own[0].path) > 1 or NAME.fullmatch(text) is None
-    return None if given or types[text] != kind else f"({text})"
+    return None if given or types[text] != kind else f"({text.strip()})"  # what cannot fail needs no place
 
 
 def _null_text(item: DataField) -> str:
