@@ -407,10 +407,14 @@ def test_statements_that_spark_never_sees_refuse_literals_of_other_settings(lake
             "ALTER TABLE db.p DROP PARTITION (s = 'it''s')",
             "CALL sys.drop_partition(table => 'db.p', partitions => 's=it''s')",
             "INSERT INTO db.p REPLACE WHERE s = 'it''s' SELECT 'x', 1 WHERE false",
+            "CREATE TABLE db.made (s STRING DEFAULT 'it''s')",
+            "REPLACE TABLE db.p TBLPROPERTIES ('a' = 'it''s') AS SELECT 1 AS n",
         ):
             with pytest.raises(UnsupportedError, match=setting):
                 lake.sql(text)
         lake.sql("ALTER TABLE db.p SET TBLPROPERTIES ('a' = '')")
+        lake.sql("CREATE TABLE db.made TBLPROPERTIES ('a' = 'b') AS SELECT 'it''s' AS s")  # the query is Spark's
+        assert rows(lake, "SELECT s FROM db.made") == rows(lake, "SELECT 'it''s'")
     assert rows(lake, "SELECT n FROM db.p") == {(1,), (2,), (3,)}
 
 

@@ -47,6 +47,7 @@ class CreateTable:
     like: tuple[str, ...] | None = None
     like_options: bool = True  # whether the other table's are taken over
     query: str | None = None
+    literals: tuple[str, ...] = ()  # those outside of the query, as written
 
     @property
     def operation(self) -> str:
@@ -86,6 +87,7 @@ def parse_create_table(cursor: Cursor) -> CreateTable:
     if cursor.sees("("):
         cursor.bracketed(lambda: _item(cursor, found), empty=True)
     seen: set[str] = set()
+    own = cursor.tokens
     while not cursor.done:
         start = cursor.at
         _clause(cursor, found)
@@ -94,8 +96,11 @@ def parse_create_table(cursor: Cursor) -> CreateTable:
             cursor.at = start
             cursor.fail(f"{clause} is given twice")
         seen.add(clause)
+        if found.query is not None:
+            own = cursor.tokens[:start]
     if found.like is not None and (found.columns or found.partition_keys or found.query is not None):
         cursor.fail("CREATE TABLE … LIKE takes its columns and keys from the other table")
+    found.literals = tuple(cursor.text[one.start : one.end] for one in own if one.kind == "string" and one.value)
     return found
 
 

@@ -31,7 +31,7 @@ from bucketlake.schema.given import new_schema
 from bucketlake.schema.schema import TableSchema
 from bucketlake.schema.versions import create_schema
 from bucketlake.spark import instants
-from bucketlake.spark.settings import is_case_sensitive
+from bucketlake.spark.settings import is_case_sensitive, require_quotes
 from bucketlake.spark.types import as_nullable, field_types, quoted
 from bucketlake.spark.write.parquet_rows import Source
 from bucketlake.spark.write.writer import WriteRequest, write
@@ -130,6 +130,7 @@ class TableCreation:
     def run(self, lake: Lake, name: names.LakeName) -> None:
         """Make the table, with the query's rows if there is one."""
         clause = self.clause
+        require_quotes(lake.spark, clause.literals)
         name = names.target(lake, clause.name)
         _check_location(clause, lake.catalog.table_path(name.full), lake.catalog.metastore.title, name.full)
         exists = lake.catalog.table_exists(name.full)
@@ -160,6 +161,7 @@ class TableCreation:
         name = names.target(lake, clause.name)
         if clause.query is None:
             raise UnsupportedError("EXPLAIN of CREATE TABLE without a query", table=name.full, remedy=EXPLAINED)
+        require_quotes(lake.spark, clause.literals)
         _check_location(clause, lake.catalog.table_path(name.full), lake.catalog.metastore.title, name.full)
         exists = lake.catalog.table_exists(name.full)
         if exists and clause.if_not_exists:
