@@ -30,7 +30,7 @@ from bucketlake.env.clients import MOST_CLIENTS, client, keys_wanted, kind_of
 from bucketlake.env.env import Env
 from bucketlake.env.local import LocalStorage
 from bucketlake.env.object_parts import end_of, part_of
-from bucketlake.env.ranges import RangedInput
+from bucketlake.env.remote_input import RemoteInput
 from bucketlake.env.sizes import whole
 from bucketlake.env.storage import FileInfo, Storage, deleted_one_by_one, outside
 from bucketlake.errors import (
@@ -48,7 +48,6 @@ from bucketlake.redaction import holds_password
 from bucketlake.types.wall_clock import epoch_of
 from bucketlake.values import dataclass
 
-READ_BUFFER = 1 << 18
 NEAR_BYTES = 1 << 18  # ranges that lie so near are read together
 PART_BYTES = 8 << 20
 DELETE_BATCH = 1000
@@ -120,7 +119,7 @@ class ObjectStorage:
         store, key = self._at(path)
         with _translated("cannot open", path):
             size, end = end_of(store, key)
-        return cast("BinaryIO", io.BufferedReader(_Input(store, key, path, size, end), READ_BUFFER))
+        return cast("BinaryIO", _Input(store, key, path, size, end))
 
     def open_output(self, path: str) -> BinaryIO:
         """See Storage."""
@@ -285,20 +284,16 @@ class ObjectStorage:
         return client(bucket, self.options), key
 
 
-class _Input(RangedInput):
+class _Input(RemoteInput):
     """Reads ranges of one object. `end`: its last bytes, which are known."""
 
     def __init__(self, store: Any, key: str, path: str, size: int, end: bytes) -> None:
-        super().__init__(size)
+        super().__init__(size, end)
         self._store, self._key, self._path = store, key, path
-        self._end, self._end_at = end, size - len(end)
 
-    def _at(self, place: int, count: int) -> bytes:
-        if place >= self._end_at:
-            return self._end[place - self._end_at :][:count]
+    def _fetch(self, place: int, count: int) -> bytes:
         with _translated("cannot read", self._path):
-            found: bytes = obstore.get_range(self._store, self._key, start=place, length=count)
-        return found
+            return bytes(obstore.get_range(self._store, self._key, start=place, length=count))
 
 
 class _Output(io.RawIOBase):

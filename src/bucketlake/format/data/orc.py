@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 
-from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.env.remote_input import ask_ahead
+from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
 from bucketlake.format.data.file_format import BatchSize, FileFormat
 from bucketlake.format.data.layout import ORC_ID, map_leaves, stored_schema
 from bucketlake.format.data.map_reading import ShreddedColumns
@@ -27,7 +29,7 @@ from bucketlake.format.data.orc_instants import (
     oldest,
     read_far,
 )
-from bucketlake.format.data.orc_tail import Tail, noted, read_stripe, read_tail
+from bucketlake.format.data.orc_tail import Tail, noted, read_stripe, read_tail, stream_ranges
 from bucketlake.lazy import pa_orc, pc
 from bucketlake.types.model import DataField, DataType, Root, canonical_batch
 
@@ -235,6 +237,8 @@ class OrcSource:
         """Rows in file order, canonical."""
         names = [item.name for item in self._fields]
         for number in range(self._file.nstripes):
+            with suppress(BucketlakeError, IndexError):  # what is damaged is told by who reads it
+                ask_ahead(self._opened, partial(self._streams, number, names))
             stripe = self._stripe(number, names)
             for item in self._fields:
                 if _has_root(item.type, Root.CHAR, Root.VARCHAR, Root.ARRAY, Root.MAP):
@@ -243,6 +247,9 @@ class OrcSource:
             rows = self._shredded.most(rows)
             for start in range(0, stripe.num_rows, rows):
                 yield self._canonical(stripe.slice(start, rows))
+
+    def _streams(self, number: int, names: list[str]) -> list[tuple[int, int]]:
+        return stream_ranges(self._opened, self._end(), number, names)
 
     def _stripe(self, number: int, names: list[str]) -> Any:
         try:

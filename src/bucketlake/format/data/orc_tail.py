@@ -12,8 +12,9 @@ Spec: docs/spec/datafile.md#orc
 
 from __future__ import annotations
 
+import sys
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import field
 from typing import Any, BinaryIO
 
@@ -159,7 +160,12 @@ class Stream:
     @property
     def is_index(self) -> bool:
         """Whether it stands in the part of a stripe that only helps to skip rows."""
-        return FIRST_INDEX <= self.kind <= LAST_INDEX
+        return is_index(self.kind)
+
+
+def is_index(kind: int) -> bool:
+    """Whether streams of this kind only help to skip rows."""
+    return FIRST_INDEX <= kind <= LAST_INDEX
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,17 +262,40 @@ def read_tail(file: BinaryIO) -> Tail:
 
 def read_stripe(file: BinaryIO, tail: Tail, number: int, columns: range) -> Stripe:
     """One stripe with the streams of some columns. Raises: CorruptError."""
+    size, rows, footer, places = _stripe(file, tail, number)
+    streams = [
+        Stream(kind, column, _at(file, start, width, size))
+        for kind, column, start, width in places
+        if column in columns
+    ]
+    return Stripe(rows, tuple(streams), footer)
+
+
+def stream_ranges(file: BinaryIO, tail: Tail, number: int, names: Container[str]) -> list[tuple[int, int]]:
+    """Where the values of some columns of a row lie in a stripe, and how many bytes they take. Raises: CorruptError."""
+    row = tail.kinds()[0]
+    tops = [*row.children, sys.maxsize]
+    wanted = [range(*tops[at : at + 2]) for at, name in enumerate(row.names) if name in names]
+    places = _stripe(file, tail, number)[3]
+    return [
+        (start, width)
+        for kind, column, start, width in places
+        if not is_index(kind) and any(column in one for one in wanted)
+    ]
+
+
+def _stripe(file: BinaryIO, tail: Tail, number: int) -> tuple[int, int, Message, list[tuple[int, int, int, int]]]:
+    """The file's size, a stripe's rows, its footer, and of each of its streams: kind, column, place, bytes."""
     size = file.seek(0, 2)
     found = parse(parts_of(tail.footer, 3)[number])
     start, index, data, length, rows = (number_of(found, at) for at in (1, 2, 3, 4, 5))
     footer = parse(unpacked(tail, _at(file, start + index + data, length, size)))
-    streams = []
+    places = []
     for one in map(parse, parts_of(footer, 1)):
         kind, column, width = (number_of(one, at) for at in (1, 2, 3))
-        if column in columns:
-            streams.append(Stream(kind, column, _at(file, start, width, size)))
+        places.append((kind, column, start, width))
         start += width
-    return Stripe(rows, tuple(streams), footer)
+    return size, rows, footer, places
 
 
 def _at(file: BinaryIO, start: int, length: int, size: int) -> bytes:

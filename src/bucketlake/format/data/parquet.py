@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from bucketlake.env.remote_input import ask_ahead
 from bucketlake.errors import CorruptError, UnsupportedError
 from bucketlake.format.data.dictionary_pages import longest_text
 from bucketlake.format.data.file_format import BatchSize
@@ -66,6 +67,7 @@ class ParquetSource:
         self._file = _parquet_file(file, options)
         self.fields = tuple(fields)
         self._checked: set[tuple[int, int]] = set()  # (row group, leaf)
+        self._next: list[int] = []  # row groups that are read after the one that is read
         self._shredded = ShreddedColumns(self._file.metadata.metadata, self._file.schema_arrow, fields)
         tops = self._tops = _tops(self._file.schema_arrow)
         self._leaves = self._leaves_of(fields)
@@ -120,7 +122,10 @@ class ParquetSource:
         if left_out is not None:
             kept &= [not left_out[at : at + count].all() for at, count in zip(starts, rows, strict=True)]
         met = missed = 0
-        for number in map(int, np.flatnonzero(kept)):
+        chosen = list(map(int, np.flatnonzero(kept)))
+        for turn, number in enumerate(chosen):
+            if row_filter is None and turn:  # who reads a second group reads on
+                self._next = chosen[turn + 1 : turn + 2]
             at, end = int(starts[number]), int(rows[number])
             if row_filter is not None and met <= missed + 1 and (own := self._looked_at_first(number, row_filter)):
                 end = _end([mask(row_filter, batch) for batch in self.group(number, size, own)])
@@ -190,11 +195,19 @@ class ParquetSource:
         batch = next(iter(file.iter_batches(1, row_groups=[number], columns=[path], use_threads=False)))
         return batch.column(0) if isinstance(batch.column(0), pa.DictionaryArray) else None
 
+    def _chunks(self, numbers: Sequence[int], leaves: Sequence[int]) -> list[tuple[int, int]]:
+        """Where some column chunks of these row groups lie, and how many bytes they take."""
+        for number in numbers:
+            self._check(number, leaves)
+        groups = [self.metadata.row_group(number) for number in numbers]
+        return [_place(group.column(leaf)) for group in groups for leaf in leaves]
+
     def group(
         self, number: int, size: BatchSize, fields: Sequence[DataField] | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The rows of one row group, canonical, of all columns wanted or these of them."""
         fields, leaves = (self.fields, self._leaves) if fields is None else (fields, self._leaves_of(fields))
+        ask_ahead(self._opened, partial(self._chunks, [number, *self._next], leaves))
         self._check(number, leaves)
         group, wide = self.metadata.row_group(number), self._width(number, leaves)
         rows = max(1024, min(size.rows, int(size.bytes * group.num_rows / max(wide, 1))))
@@ -244,6 +257,12 @@ class ParquetSource:
         arrays = [_taken(batch.column(item.name), item, item.name in self._kept) for item in physical]
         targets = pa.schema([arrow_field(item.name, item.type) for item in physical])
         return self._shredded.logical(pa.RecordBatch.from_arrays(arrays, schema=fitting(targets, arrays)), fields)
+
+
+def _place(chunk: pq.ColumnChunkMetaData) -> tuple[int, int]:
+    """Where a column chunk lies in its file, and how many bytes it takes."""
+    starts = (chunk.data_page_offset, chunk.dictionary_page_offset if chunk.has_dictionary_page else None)
+    return min(start for start in starts if start), chunk.total_compressed_size
 
 
 def _is_placed(chunk: pq.ColumnChunkMetaData, most: int) -> bool:
