@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from bucketlake.env.env import Env
+from bucketlake.env.storage import threads_for
 from bucketlake.errors import NotFoundError
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.system.history import OPTION_FIELDS, option_rows, stored_schema
@@ -31,6 +32,7 @@ from bucketlake.ops.system.model import (
 )
 from bucketlake.ops.system.summaries import Sums, partition_sums
 from bucketlake.ops.system.texts import hash_order
+from bucketlake.ops.table.parallel import ahead
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.table.wall_clock import local_to_epoch
 from bucketlake.paths import POSTPONE_BUCKET
@@ -101,11 +103,15 @@ def _tables(catalog: Tables, ask: Ask) -> Iterator[Found]:
             names = ask.kept(TABLE_FIELDS[1], catalog.list_tables(database))
         except NotFoundError:
             continue
-        for name in names:
-            try:
-                yield database, name, catalog.table(f"`{database}`.`{name}`")
-            except NotFoundError:
-                continue
+        tables = ahead(partial(_table, catalog, database), names, threads_for(catalog.warehouse))
+        yield from ((database, name, table) for name, table in zip(names, tables, strict=True) if table is not None)
+
+
+def _table(catalog: Tables, database: str, name: str) -> Table | None:
+    try:
+        return catalog.table(f"`{database}`.`{name}`")
+    except NotFoundError:
+        return None
 
 
 def _flags(value: Callable[[Any], bool]) -> Column[Any]:

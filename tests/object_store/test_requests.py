@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from tests.object_store.conftest import S3, rows
+from tests.sim.clock import FakeClock
+from tests.sim.storage import MapStorage
 
 import bucketlake
 from bucketlake import Catalog, Table
+from bucketlake.env.env import Env
+from bucketlake.env.storage import FileInfo
 from bucketlake.errors import NotFoundError
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
@@ -97,3 +102,26 @@ def test_long_objects(catalog: Catalog) -> None:
         for place in (len(content) - 10, 0, len(content) - (1 << 18) - 3, len(content) // 2, len(content) - 1):
             opened.seek(place)
             assert opened.read(300_000) == content[place : place + 300_000]
+
+
+class AtOnce(MapStorage):
+    """A look at a file waits until three others come, too."""
+
+    barrier: threading.Barrier | None = None
+
+    def info(self, path: str) -> FileInfo | None:
+        if self.barrier is not None:
+            self.barrier.wait(30)
+        return super().info(path)
+
+
+def test_tables_are_looked_for_at_once() -> None:
+    storage = AtOnce()
+    catalog = Catalog(Env(storage, FakeClock()), "s3://bucket/wh")
+    names = [f"t{number}" for number in range(8)]
+    for name in names:
+        catalog.create_table(name, SCHEMA)
+    storage.barrier = threading.Barrier(4)
+    assert catalog.metastore.tables("default") == names
+    storage.barrier = None
+    assert catalog.table("sys.tables").to_arrow(columns=["table_name"]).column(0).to_pylist() == names

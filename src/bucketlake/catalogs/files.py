@@ -16,9 +16,10 @@ from bucketlake.catalogs.model import Found, NoViews, not_empty
 from bucketlake.catalogs.names import DATABASE_SUFFIX, DEFAULT_DATABASE, Identifier
 from bucketlake.env.env import Env
 from bucketlake.env.new_file import put_new
-from bucketlake.env.storage import Storage
+from bucketlake.env.storage import Storage, threads_for
 from bucketlake.errors import AlreadyExistsError, InvalidError, StorageError, UnsupportedError
 from bucketlake.file_names import fault_of, lies_in
+from bucketlake.ops.table.parallel import parallel
 from bucketlake.paths import TablePaths
 from bucketlake.values import dataclass
 
@@ -110,7 +111,8 @@ class FileSystem(NoViews):
         """See Metastore. Folders that hold no schema are none."""
         folder = self.database_path(database)
         folders = [info for info in self.env.storage.list(folder) if info.is_dir]
-        return sorted(info.name for info in folders if has_schema(self.env, f"{folder}/{info.name}"))
+        there = parallel(lambda info: has_schema(self.env, f"{folder}/{info.name}"), folders, threads_for(folder))
+        return sorted(info.name for info, is_table in zip(folders, there, strict=True) if is_table)
 
     def find(self, name: Identifier) -> Found | None:
         """See Metastore."""

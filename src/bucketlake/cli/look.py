@@ -18,12 +18,16 @@ from bucketlake.redaction import redact_options
 if TYPE_CHECKING:
     from bucketlake import catalog as catalogs
     from bucketlake.catalogs import near
+    from bucketlake.env import storage
     from bucketlake.ops.system import history
+    from bucketlake.ops.table import parallel as threads
     from bucketlake.options import options as known_options
     from bucketlake.types import model
 else:
     catalogs = lazy("bucketlake.catalog")
     near = lazy("bucketlake.catalogs.near")
+    storage = lazy("bucketlake.env.storage")
+    threads = lazy("bucketlake.ops.table.parallel")
     history = lazy("bucketlake.ops.system.history")
     known_options = lazy("bucketlake.options.options")
     model = lazy("bucketlake.types.model")
@@ -53,7 +57,11 @@ def tables(given: Tables) -> Rows:
         names = [(given.database, name) for name in catalog.list_tables(given.database)]
     else:
         names = [(one, name) for one in catalog.list_databases() for name in _tables(catalog, one)]
-    rows = [(*one, *(_long(catalog, *one) if given.long else (None,) * 5)) for one in names]
+    count = storage.threads_for(catalog.warehouse)
+    told: list[tuple[Any, ...]] = [(None,) * 5] * len(names)
+    if given.long:
+        told = threads.parallel(lambda one: _long(catalog, *one), names, count)
+    rows = [(*one, *more) for one, more in zip(names, told, strict=True)]
     around = near.around_database(catalog)
     makes = "bucketlake import FILE.csv TABLE makes one"
     return Rows(rows, hint=f"no tables here: is the warehouse {around} meant?" if around else f"no tables yet: {makes}")

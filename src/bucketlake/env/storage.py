@@ -12,6 +12,8 @@ from typing import BinaryIO, Protocol, runtime_checkable
 from bucketlake.errors import CorruptError, NotFoundError, StorageError
 from bucketlake.values import dataclass
 
+WAITING = 16  # requests that one waits for at once
+
 __all__ = ["Buffered", "FileInfo", "Storage", "deleted_one_by_one", "is_there", "outside", "waits"]
 
 
@@ -104,6 +106,11 @@ class Buffered(Protocol):
 def waits(path: str) -> bool:
     """Whether a path lies in a store that answers over a network."""
     return "://" in path and not path.startswith(("memory://", "file://"))
+
+
+def threads_for(path: str) -> int:
+    """How many threads at once ask for many small files below a path: those that wait take no processor."""
+    return WAITING if waits(path) else 1
 
 
 def is_there(storage: Storage, path: str) -> bool:

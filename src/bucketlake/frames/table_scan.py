@@ -23,7 +23,8 @@ from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.scan.system_tables import RowView, read_view, view_schema
 from bucketlake.ops.system.model import SystemTable
 from bucketlake.ops.table.messages import Split
-from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.parallel import parallel
+from bucketlake.ops.table.store import Store
 from bucketlake.predicate.tree import Predicate, conjunction
 from bucketlake.schema.schema import TableSchema, column_names
 from bucketlake.types.model import DataField, arrow_schema

@@ -17,7 +17,8 @@ from bucketlake.lazy import pl
 from bucketlake.ops.scan.scan import ALL, EntryFilter
 from bucketlake.ops.table.cache import Cache
 from bucketlake.ops.table.decoded import identity
-from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.parallel import parallel
+from bucketlake.ops.table.store import Store
 from bucketlake.values import dataclass
 
 REMEMBERED = 1_000_000  # files in frames

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from bucketlake.errors import BucketlakeError, NotFoundError
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketlake.lazy import pl
-from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.parallel import parallel
+from bucketlake.ops.table.store import Store
 from bucketlake.report.facts import Amplification, Branch, Commit, Consumer, Moment, Tag, Timeline
 from bucketlake.report.frames import Change, changed, live
 

@@ -31,8 +31,9 @@ from bucketlake.ops.buckets.hash_spill import HashSpill
 from bucketlake.ops.rows.assign import Assigner, Codes, slices
 from bucketlake.ops.table.entries import BucketKey
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
+from bucketlake.ops.table.parallel import parallel
 from bucketlake.ops.table.retry import on_newest
-from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.store import Store
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 

@@ -46,7 +46,8 @@ from bucketlake.ops.table.entries import BucketKey
 from bucketlake.ops.table.known import check_known
 from bucketlake.ops.table.made import remove_files
 from bucketlake.ops.table.messages import CommitMessage, Split
-from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.parallel import parallel
+from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
 from bucketlake.ops.write.write import write_batches
 from bucketlake.predicate.tree import Constant, Predicate

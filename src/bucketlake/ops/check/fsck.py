@@ -33,8 +33,9 @@ from bucketlake.ops.check.unit import CheckUnit
 from bucketlake.ops.check.units import UnitResult, check_unit, units_of
 from bucketlake.ops.progress import Meter, OnProgress
 from bucketlake.ops.scan.scan import changelog_entries
+from bucketlake.ops.table.parallel import parallel
 from bucketlake.ops.table.partitions import PartitionFilter
-from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.store import Store
 from bucketlake.paths import MAIN
 from bucketlake.values import dataclass
 

@@ -27,8 +27,9 @@ from bucketlake.format.numbers import distinct, is_among, members
 from bucketlake.ops.check.findings import Findings, Place, shown
 from bucketlake.ops.check.inventory import Hashes, Sizes, path_hashes
 from bucketlake.ops.check.roots import CHANGELOG, Root, attempted
+from bucketlake.ops.table.parallel import parallel
 from bucketlake.ops.table.partition_stats import may_hold
-from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.store import Store
 from bucketlake.values import dataclass
 
 _LEVEL = np.int64(0x9E3779B97F4A7C15 - (1 << 64))

@@ -19,7 +19,8 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.check.findings import Findings, Place, shown
 from bucketlake.ops.commit.strays import strays
 from bucketlake.ops.table.newest import half_made
-from bucketlake.ops.table.store import Store, next_snapshot, parallel
+from bucketlake.ops.table.parallel import parallel
+from bucketlake.ops.table.store import Store, next_snapshot
 from bucketlake.paths import MAIN
 from bucketlake.schema.evolution import read_mapping
 from bucketlake.schema.schema import TableSchema

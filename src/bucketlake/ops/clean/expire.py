@@ -37,8 +37,9 @@ from bucketlake.ops.commit.strays import strays, unsettled
 from bucketlake.ops.commit.telling import tell_expired
 from bucketlake.ops.progress import Meter, OnProgress
 from bucketlake.ops.refs.upkeep import tag_commit
+from bucketlake.ops.table.parallel import parallel
 from bucketlake.ops.table.publishing import write_hint
-from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store, parallel
+from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
 from bucketlake.options.options import TableOptions
 from bucketlake.schema.schema import BucketMode
 from bucketlake.values import dataclass

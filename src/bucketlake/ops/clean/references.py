@@ -25,7 +25,8 @@ from bucketlake.format.metadata.snapshot import Snapshot, decode_snapshot
 from bucketlake.format.numbers import distinct, is_among, members, without
 from bucketlake.ops.clean.removal import readable_list
 from bucketlake.ops.progress import Meter
-from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.parallel import parallel
+from bucketlake.ops.table.store import Store
 from bucketlake.paths import MAIN
 from bucketlake.values import dataclass
 

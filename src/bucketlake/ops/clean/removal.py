@@ -25,8 +25,9 @@ from bucketlake.format.metadata.manifest import FileKind, FileRef, FileSource, M
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot, encode_snapshot
 from bucketlake.ops.commit.strays import is_open
 from bucketlake.ops.scan.line import follows
+from bucketlake.ops.table.parallel import parallel
 from bucketlake.ops.table.partition_stats import may_hold
-from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.store import Store
 from bucketlake.paths import MAIN
 from bucketlake.values import dataclass
 

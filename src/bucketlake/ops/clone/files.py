@@ -13,7 +13,7 @@ from bucketlake.env.env import Clock
 from bucketlake.env.storage import Storage
 from bucketlake.errors import AlreadyExistsError, CorruptError
 from bucketlake.ops.clean.orphans import Run
-from bucketlake.ops.table.store import parallel
+from bucketlake.ops.table.parallel import parallel
 from bucketlake.values import dataclass
 
 CHUNK = 4 << 20

@@ -46,7 +46,8 @@ from bucketlake.format.guard import decoding, integer, json_object, text
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.messages import CommitMessage
-from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.parallel import parallel
+from bucketlake.ops.table.store import Store
 from bucketlake.paths import MAIN
 from bucketlake.values import dataclass
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from bucketlake.env.storage import threads_for
 from bucketlake.errors import ConflictError
 from bucketlake.format.index.index_manifest import DELETION_VECTORS, HASH, IndexEntry, encode_index_manifest
 from bucketlake.format.metadata.manifest import (
@@ -23,8 +24,9 @@ from bucketlake.format.metadata.manifest import (
 from bucketlake.ops.commit.manifest_order import in_order, overlapping, sort_column
 from bucketlake.ops.table.decoded import remember
 from bucketlake.ops.table.entries import EntryKey, entry_key, fold_between
+from bucketlake.ops.table.parallel import parallel
 from bucketlake.ops.table.partition_stats import may_hold, partition_stats
-from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.store import Store
 from bucketlake.types.model import DataType
 from bucketlake.values import dataclass
 
@@ -54,7 +56,7 @@ def listed(store: Store, entries: Sequence[ManifestEntry]) -> tuple[WrittenList,
 
 def write_files(store: Store, files: Sequence[tuple[str, bytes]]) -> None:
     """Write manifests and their like, by name; all at once where each is a request that waits."""
-    parallel(lambda file: _write(store, *file), files, None if store.waits else 1)
+    parallel(lambda file: _write(store, *file), files, threads_for(store.paths.root))
 
 
 def _encoded(store: Store, entries: Sequence[ManifestEntry]) -> list[tuple[ManifestFile, bytes]]:

@@ -38,8 +38,9 @@ from bucketlake.ops.table.entries import BucketKey, by_bucket
 from bucketlake.ops.table.known import knowing
 from bucketlake.ops.table.made import all_or_nothing
 from bucketlake.ops.table.messages import CommitMessage, Split
+from bucketlake.ops.table.parallel import parallel
 from bucketlake.ops.table.partitions import PartitionFilter
-from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user
 from bucketlake.options.map_layout import map_layouts
 from bucketlake.schema.schema import TableSchema

@@ -23,8 +23,9 @@ from bucketlake.ops.rows.one_file import file_layout, read_file
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.entries import deletion
+from bucketlake.ops.table.parallel import parallel
 from bucketlake.ops.table.partitions import PartitionFilter
-from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.store import Store
 from bucketlake.paths import FILE_INDEX_SUFFIX, POSTPONE_BUCKET
 from bucketlake.schema.file_indexes import IndexSpec, index_specs
 from bucketlake.values import dataclass

@@ -32,7 +32,8 @@ from bucketlake.format.index.key_index import (
 )
 from bucketlake.lsm.key_run import ABSENT, KeyHashes, KeyRun, Keys, Mask, Places, is_whole
 from bucketlake.ops.key_index.key_scan import key_fields
-from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.parallel import parallel
+from bucketlake.ops.table.store import Store
 from bucketlake.values import dataclass
 
 BLOCK_ROWS = 256  # keys of a block: what is read for one key

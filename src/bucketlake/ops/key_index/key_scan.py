@@ -27,8 +27,9 @@ from bucketlake.ops.scan.scan import EntryFilter, delta_entries, keyed_entries
 from bucketlake.ops.scan.splits import make_splits
 from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.messages import Split
+from bucketlake.ops.table.parallel import parallel
 from bucketlake.ops.table.partitions import PartitionFilter, partition_values
-from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.store import Store
 from bucketlake.ops.table.wall_clock import local_to_epoch
 from bucketlake.predicate.tree import Compare, In, Predicate, conjunction
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD

@@ -34,7 +34,8 @@ from bucketlake.ops.scan.scan import Plan, Scan
 from bucketlake.ops.scan.select import Selection, select_snapshot
 from bucketlake.ops.table.decoded import identity
 from bucketlake.ops.table.messages import Split
-from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.parallel import parallel
+from bucketlake.ops.table.store import Store
 from bucketlake.predicate.tree import In, Predicate, conjunction
 from bucketlake.types.arrow import whole
 from bucketlake.types.model import DataField, arrow_schema, canonical_batch

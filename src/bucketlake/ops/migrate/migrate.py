@@ -41,7 +41,8 @@ from bucketlake.ops.migrate.footers import check_columns, data_file, footer_of
 from bucketlake.ops.migrate.source import JOURNAL, Source, SourceFile, check_source, data_files
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.messages import CommitMessage
-from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.parallel import parallel
+from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import BucketMode
 from bucketlake.types.model import Root, type_text
 from bucketlake.values import dataclass

@@ -31,7 +31,8 @@ from bucketlake.format.index.deletion_vector import (
 from bucketlake.format.index.index_manifest import DELETION_VECTORS, DeletionVectorRange, IndexEntry, IndexFile
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.ops.table.messages import DeletionFile
-from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.parallel import parallel
+from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import BucketMode
 
 __all__ = [

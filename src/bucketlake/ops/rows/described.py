@@ -22,7 +22,8 @@ from bucketlake.errors import InvalidError, NotFoundError, StorageError, Unsuppo
 from bucketlake.file_names import fault_of_path, lies_in_any, local_path
 from bucketlake.format.data import descriptor
 from bucketlake.lazy import np, npt, pa, pc
-from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.parallel import parallel
+from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import TableSchema
 from bucketlake.types.arrow import list_offsets, pairs_of
 from bucketlake.types.model import BYTES, DataField, DataType

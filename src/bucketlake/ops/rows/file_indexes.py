@@ -14,7 +14,8 @@ from bucketlake.errors import CorruptError
 from bucketlake.format.file_index.container import FileIndex
 from bucketlake.format.metadata.manifest import ManifestEntry
 from bucketlake.lazy import np, npt
-from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.parallel import parallel
+from bucketlake.ops.table.store import Store
 from bucketlake.paths import FILE_INDEX_SUFFIX
 from bucketlake.predicate.tree import Predicate, columns_of, rename, restrict
 

@@ -26,7 +26,8 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lazy import np, npt
 from bucketlake.ops.rows.column_files import held
 from bucketlake.ops.rows.index_conditions import Asked, asked_of, by_column
-from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.parallel import parallel
+from bucketlake.ops.table.store import Store
 from bucketlake.predicate.tree import And, Or, Predicate
 from bucketlake.schema.schema import TableSchema
 from bucketlake.types.model import DataField

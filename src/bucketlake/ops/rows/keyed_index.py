@@ -22,7 +22,8 @@ from bucketlake.format.metadata.manifest import DataFile, FileSource, ManifestEn
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.rows.global_index import KINDS, Search, range_of
 from bucketlake.ops.table.entries import BucketKey, bucket_key
-from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.parallel import parallel
+from bucketlake.ops.table.store import Store
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.keyed_indexes import KeyedIndex, keyed_indexes
 from bucketlake.types.model import DataField

@@ -36,7 +36,8 @@ from bucketlake.ops.scan.splits import Section, append_groups, as_told, deletion
 from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.known import of_one_before
 from bucketlake.ops.table.messages import BucketVectors, Split
-from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.parallel import parallel
+from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import BucketMode
 from bucketlake.values import dataclass
 

@@ -30,7 +30,8 @@ from bucketlake.ops.system.model import (
     texts,
 )
 from bucketlake.ops.system.texts import hash_order
-from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.parallel import parallel
+from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import TableSchema, pretty_json
 from bucketlake.types.model import DataField, format_field, type_text
 from bucketlake.values import dataclass

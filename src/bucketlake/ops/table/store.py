@@ -8,22 +8,20 @@ Spec: docs/spec/commit.md#finding-the-newest-snapshot
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field, replace
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from bucketlake.env.env import Env
-from bucketlake.env.storage import FileInfo, Storage, is_there, waits
+from bucketlake.env.storage import WAITING, FileInfo, Storage, is_there, waits
 from bucketlake.errors import ConflictError, CorruptError, NotFoundError, StorageError
 from bucketlake.file_names import fault_of, number_of
 from bucketlake.format.guard import decoding, integer, json_object
 from bucketlake.format.index.index_manifest import IndexEntry
 from bucketlake.format.metadata.manifest import FileRef, ManifestEntry, ManifestFile
 from bucketlake.format.metadata.snapshot import Snapshot, decode_snapshot
-from bucketlake.lazy import futures
 from bucketlake.ops.table.decoded import (
     CACHE,
     check_counts,
@@ -36,6 +34,7 @@ from bucketlake.ops.table.decoded import (
     manifest_refs,
     while_unchanged,
 )
+from bucketlake.ops.table.parallel import ahead, by_cores, parallel
 from bucketlake.ops.table.remedies import tag_remedy
 from bucketlake.options.options import TableOptions
 from bucketlake.paths import TablePaths
@@ -44,34 +43,12 @@ from bucketlake.values import dataclass
 
 FIRST_SNAPSHOT_ID = 1
 HINT_BYTES = 64  # a hint holds a number: what is longer is none
-MOST_AHEAD = 256  # items that are asked for at once
 MAX_PROBES = 16  # a hint further behind than this costs less by listing
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 def clear_cache() -> None:
     """Forget every decoded manifest of this process (tests, benchmarks)."""
     CACHE.clear()
-
-
-def parallel(action: Callable[[T], R], items: Sequence[T], threads: int | None = None) -> list[R]:
-    """`[action(i) for i in items]` by several threads, in order; the first failure is raised."""
-    workers = min(len(items), threads or min(32, 2 * (os.cpu_count() or 1)))
-    if workers <= 1:
-        return [action(item) for item in items]
-    with futures.ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(action, items))
-
-
-def ahead(action: Callable[[T], R], items: Sequence[T], threads: int | None = None) -> Iterator[R]:
-    """As `parallel`, lazily: one at first, and the longer somebody goes on the more at once."""
-    start, count = 0, 1
-    while start < len(items):
-        yield from parallel(action, items[start : start + count], threads)
-        start += count
-        count = 1 if threads == 1 else min(2 * count, MOST_AHEAD)
 
 
 @dataclass(frozen=True)
@@ -520,8 +497,10 @@ class Store:
 
     @property
     def manifest_threads(self) -> int | None:
-        """Option `scan.manifest.parallelism`; None: by the number of cores."""
-        return cast("int | None", self.options.get("scan.manifest.parallelism"))
+        """Option `scan.manifest.parallelism`; None: by the number of cores. More where each manifest is a request that
+        waits."""
+        given = cast("int | None", self.options.get("scan.manifest.parallelism"))
+        return max(WAITING, by_cores()) if given is None and self.waits else given
 
     # ---- finding the ends
 

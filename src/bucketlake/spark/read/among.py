@@ -21,7 +21,8 @@ from pyspark.sql import SparkSession
 from bucketlake.ops.lookup.asked import asked
 from bucketlake.ops.rows.among import Among
 from bucketlake.ops.scan.scan import Plan
-from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.parallel import parallel
+from bucketlake.ops.table.store import Store
 from bucketlake.spark.arrow_rows import arrow_layout, spark_batch
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, run_values, unpickled
 from bucketlake.spark.read.native import ROW_INDEX

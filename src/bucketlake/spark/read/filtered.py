@@ -36,7 +36,8 @@ from bucketlake.ops.rows.one_file import file_layout, read_file
 from bucketlake.ops.table.cache import Cache
 from bucketlake.ops.table.decoded import identity
 from bucketlake.ops.table.messages import Split
-from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.parallel import parallel
+from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD
 from bucketlake.spark.cluster import ensure_package, parallelism, run_values, unpickled
 from bucketlake.spark.read.native import FileAt, files_at

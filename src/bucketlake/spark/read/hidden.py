@@ -29,8 +29,9 @@ from bucketlake.ops.scan.scan import Plan
 from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.scan.splits import are_settled, without_deletes
 from bucketlake.ops.table.messages import Split
+from bucketlake.ops.table.parallel import parallel
 from bucketlake.ops.table.partitions import partition_columns
-from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.store import Store
 from bucketlake.predicate.tree import Predicate, columns_of
 from bucketlake.schema.schema import TRACKING, TableSchema
 from bucketlake.spark.arrow_rows import arrow_layout, framed, spark_batch

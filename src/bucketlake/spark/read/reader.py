@@ -27,8 +27,9 @@ from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.scan.system_tables import RowView, read_view, view_schema
 from bucketlake.ops.system.model import SystemTable
 from bucketlake.ops.table.messages import Split
+from bucketlake.ops.table.parallel import parallel
 from bucketlake.ops.table.retry import on_newest
-from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.store import Store
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.predicate.scan import names_in
 from bucketlake.predicate.tree import Predicate, columns_of, key_values, longest_list, to_spark_sql

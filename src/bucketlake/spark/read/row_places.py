@@ -25,7 +25,8 @@ from bucketlake.ops.rows.deletions import Mask, load_all_deletions, packed
 from bucketlake.ops.rows.read import read_rows
 from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.table.messages import Split
-from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.parallel import parallel
+from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import TRACKING
 from bucketlake.spark import actions
 from bucketlake.spark.arrow_rows import arrow_frame, arrow_layout, framed, spark_batch

@@ -26,7 +26,8 @@ from bucketlake.ops.change.append_rows import Rewrite
 from bucketlake.ops.change.new_values import NewValues, rewrite_changed
 from bucketlake.ops.change.touched import Touched, path_of
 from bucketlake.ops.table.made import MadeFiles, all_or_nothing, remove_files
-from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.parallel import parallel
+from bucketlake.ops.table.store import Store
 from bucketlake.spark.arrow_rows import arrow_frame, collected
 from bucketlake.spark.cluster import ensure_package, is_answer, pack, parallelism, run_tasks, run_values, unpickled
 from bucketlake.spark.conform import conform
