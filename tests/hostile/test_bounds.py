@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 from pyroaring import BitMap
 
 import bucketlake
@@ -29,6 +30,7 @@ from bucketlake.format.avro.container import (
 )
 from bucketlake.format.data import thrift
 from bucketlake.format.data.file_format import BatchSize
+from bucketlake.format.data.orc import OrcSource
 from bucketlake.format.data.parquet import ParquetSource
 from bucketlake.format.index.deletion_vector import decode_vector
 from bucketlake.format.index.index_manifest import DeletionVectorRange, decode_index_manifest
@@ -305,6 +307,15 @@ def test_a_file_that_has_none_of_the_columns() -> None:
     source = ParquetSource(written, [DataField(0, "k", BIGINT)])
     with pytest.raises(InvalidError, match="column is missing"):
         list(source.batches(BatchSize(10)))
+
+
+@pytest.mark.parametrize("names", [["k", "k"], ["k", "other", "k"]])
+def test_a_column_that_is_in_a_file_twice(names: list[str]) -> None:
+    """The ORC library gave the last of them."""
+    written = io.BytesIO()
+    orc.write_table(pa.Table.from_arrays([pa.array([1, 2])] * len(names), names), written)
+    with pytest.raises(InvalidError, match=r"more than once.*column=k"):
+        OrcSource(io.BytesIO(written.getvalue()), [DataField(0, "k", BIGINT)])
 
 
 @pytest.mark.parametrize("kind", ["STRING", "BYTES", "ARRAY<STRING>", "ARRAY<BIGINT>"])

@@ -56,6 +56,8 @@ def test_a_file_in_the_place_of_another_is_not_merged(tmp_path: Path, format: st
     [
         ([(1, 20, 0, "c"), (7, 21, 0, "d"), (3, 22, 0, "e"), (9, 23, 0, "f")], "not in the order"),
         ([(1, 20, 0, "c"), (9, (1 << 63) - 5, 0, "d")], "sequence numbers"),
+        ([(1, 20, 7, "c"), (9, 21, 0, "d")], "row kinds"),
+        ([(1, 20, 0, "c"), (9, 21, -4, "d")], "row kinds"),
     ],
 )
 def test_what_no_writer_writes_is_not_written_again(
@@ -67,6 +69,17 @@ def test_what_no_writer_writes_is_not_written_again(
     with pytest.raises(CorruptError, match=f"{said}.*{wrong.file.file_name}"):
         table.refresh().compact()
     assert len(table.refresh().snapshots()) == 1
+
+
+@pytest.mark.parametrize("change", ["read", "delete keys"])
+def test_a_row_kind_that_there_is_not_is_told(tmp_path: Path, change: str) -> None:
+    """Odd ones were deletes to a merge, even ones rows; to a file read alone neither was a row."""
+    table = keyed(tmp_path)
+    wrong = file_of(table, live(table)[0], key_values(table, [(1, 20, 7, "c"), (9, 21, 0, "d")]))
+    settle(table, [*live(table), wrong])
+    with pytest.raises(CorruptError, match=f"row kinds.*{wrong.file.file_name}.*kind=7"):
+        CHANGES[change](table.refresh())
+    assert table.refresh().fsck("keys").errors
 
 
 @pytest.mark.parametrize("change", ["read", "delete keys", "compact"])

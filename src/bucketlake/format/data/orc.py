@@ -6,6 +6,7 @@ Spec: docs/spec/datafile.md#orc
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -226,6 +227,10 @@ class OrcSource:
         self._file = pa_orc.ORCFile(file)
         self._tail: Tail | None = None
         self._shredded = ShreddedColumns(self._file.metadata, self._file.schema, fields)
+        times = Counter(self._file.schema.names)
+        for item in self._shredded.physical:
+            if times[item.name] > 1:  # the library would give the last of them
+                raise InvalidError("a column is in the file more than once", column=item.name)
         self._wanted, self._fields = tuple(fields), self._shredded.physical
 
     @property

@@ -15,11 +15,13 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from bucketlake.errors import InvalidError, NotFoundError
+from bucketlake.errors import CorruptError, InvalidError, NotFoundError
 from bucketlake.format.data.datafile import Recorded, file_format, read_recorded
 from bucketlake.format.data.file_format import format_of
 from bucketlake.format.data.pieces import piece_of
 from bucketlake.format.metadata.manifest import DataFile, FileSource
+from bucketlake.lazy import pc
+from bucketlake.lsm.changelog import DELETE, INSERT
 from bucketlake.ops.rows.column_files import held
 from bucketlake.ops.rows.deletions import Mask, without_deleted
 from bucketlake.ops.rows.key_bounds import within_bounds
@@ -191,9 +193,26 @@ def read_numbered_file(
     recorded = layout.recorded(path)
     try:
         found = read_recorded(store.env.storage, recorded, layout.stored, layout.names, condition, left_out)
+        if KIND_FIELD.name in layout.names:
+            found = _of_known_kinds(found, path)
         yield from found if layout.ids is None else layout.ids.filled(found)
     except NotFoundError as error:
         raise gone(store, error, path=path) from error
+
+
+def _of_known_kinds(numbered: Iterator[tuple[int, pa.RecordBatch]], path: str) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The batches of a file as they come. CorruptError for a row kind that there is not: it is no insert and no delete,
+    and each reader would take it for another."""
+    for first, batch in numbered:
+        low, high = pc.min_max(batch.column(KIND_FIELD.name)).as_py().values()
+        if low is not None and not INSERT <= low <= high <= DELETE:
+            raise CorruptError(
+                "a file has row kinds that there are not",
+                path=path,
+                kind=low if low < INSERT else high,
+                remedy="restore the file; `bucketlake fsck` tells what else is damaged",
+            )
+        yield first, batch
 
 
 def gone(store: Store, error: Exception, **details: object) -> NotFoundError:
