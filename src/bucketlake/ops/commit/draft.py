@@ -25,6 +25,7 @@ from bucketlake.ops.commit.conflicts import Base, CommitName, Rules, check, name
 from bucketlake.ops.commit.invariants import check_invariants
 from bucketlake.ops.commit.manifests import (
     WrittenList,
+    came_back,
     combine_indexes,
     listed,
     merge_manifests,
@@ -210,11 +211,12 @@ class Drafts:
 
     def _write_base(self, base: Snapshot | None, changes: Changes, scratch: Scratch, merge: bool) -> WrittenList:
         current = () if base is None else self._store.data_manifests(base)
-        if changes.retold is not None:
+        retold = changes.retold or came_back(self._store, current, changes.table)
+        if retold is not None:
             scratch.stale += scratch.merged()
             scratch.before, scratch.after = current, ()
             for manifest in current:
-                scratch.after = (*scratch.after, *changes.retold(manifest))
+                scratch.after = (*scratch.after, *retold(manifest))
             current = scratch.after
         elif merge:
             scratch.before, scratch.after = current, merge_manifests(self._store, current)

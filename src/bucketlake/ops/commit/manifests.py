@@ -8,7 +8,7 @@ Spec: docs/spec/commit.md#manifests
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bucketlake.env.storage import threads_for
@@ -196,6 +196,36 @@ def _merge_fully(store: Store, manifests: Sequence[ManifestFile]) -> tuple[Manif
             kept.append(manifest)
     rewritten += [entry for entry in back.values() if entry.kind == FileKind.ADD]
     return (*kept, *write_manifests(store, in_order(store, rewritten)))
+
+
+def came_back(
+    store: Store, manifests: Sequence[ManifestFile], changes: Sequence[ManifestEntry]
+) -> Callable[[ManifestFile], Sequence[ManifestFile]] | None:
+    """What tells manifests of a base anew, without what they say of files that the changes move to a level at which
+    they have been before, as after a rollback; None where there are none.
+
+    Paimon, where it merges all manifests, forgets a file that one of them deletes, also where a later one adds it.
+    """
+    left = {entry.file.file_name for entry in changes if entry.kind == FileKind.DELETE}
+    moved = [entry for entry in changes if entry.kind == FileKind.ADD and entry.file.file_name in left]
+    if not moved:
+        return None
+    keys, names = {entry_key(entry) for entry in moved}, {entry.file.file_name for entry in moved}
+    partitions, types = {entry.partition for entry in moved}, _partition_types(store)
+    deleting = [one for one in manifests if one.num_deleted_files > 0 and may_hold(one, partitions, types)]
+
+    def is_told(entry: ManifestEntry) -> bool:
+        return entry.file.file_name in names and entry_key(entry) in keys
+
+    if not any(is_told(e) for part in store.manifests(deleting) for e in part if e.kind == FileKind.DELETE):
+        return None
+
+    def retold(manifest: ManifestFile) -> Sequence[ManifestFile]:
+        entries = store.manifest(manifest)
+        kept = [entry for entry in entries if not is_told(entry)]
+        return (manifest,) if len(kept) == len(entries) else write_manifests(store, kept)
+
+    return retold
 
 
 # ---- index files
