@@ -18,6 +18,7 @@ from tests.check.forged import (
 )
 
 from bucketlake.format.metadata.manifest import FileKind
+from bucketlake.ops.table.entries import deletion
 from bucketlake.table import Table
 
 
@@ -75,6 +76,14 @@ def _(folder: Path) -> tuple[Table, list[Row] | None]:
     gone = replace(with_file(live(table)[0], file_name="data-never.parquet"), kind=FileKind.DELETE)
     settle(table, [*live(table), gone])
     return table, None
+
+
+@case("manifest-hides")
+def _(folder: Path) -> tuple[Table, list[Row] | None]:
+    table = keyed(folder)
+    found, (first, *others) = read(table), live(table)
+    settle(table, [first, deletion(first), *others, first])
+    return table, found
 
 
 @case("index-manifest-missing")

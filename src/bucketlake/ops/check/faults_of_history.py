@@ -229,6 +229,15 @@ ROWS: tuple[tuple[object, ...], ...] = (
         (ROLL_BACK,),
     ),
     (
+        "manifest-hides",
+        W,
+        "metadata",
+        "a manifest deletes a file that a later one adds again",
+        "Apache Paimon reads the table without the file, and loses it where it merges manifests",
+        (),
+        Mend.MANIFESTS,
+    ),
+    (
         "index-manifest-missing",
         E,
         "metadata",

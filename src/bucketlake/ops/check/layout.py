@@ -46,6 +46,7 @@ def layout_of(reach: Reach, root: Root, names: Iterable[str]) -> Layout:
     live: dict[EntryKey, ManifestEntry] = {}
     twice: list[ManifestEntry] = []
     dangling: list[ManifestEntry] = []
+    deleted: set[EntryKey] = set()
     for name in names:
         if reach.parts.get(name) is None:
             continue
@@ -58,6 +59,7 @@ def layout_of(reach: Reach, root: Root, names: Iterable[str]) -> Layout:
                 live[key] = entry
             elif known:
                 del live[key]
+                deleted.add(key)
             else:
                 dangling.append(entry)
     number, label = root.snapshot.id, root.label
@@ -68,6 +70,10 @@ def layout_of(reach: Reach, root: Root, names: Iterable[str]) -> Layout:
     for entry in dangling:
         reach.findings.add(
             "manifest-dangling", f"level {entry.file.level}", reach.place(entry, snapshot=number, holder=label)
+        )
+    for entry in (live[key] for key in deleted & live.keys()):
+        reach.findings.add(
+            "manifest-hides", f"level {entry.file.level}", reach.place(entry, snapshot=number, holder=label)
         )
     indexes = reach.indexes.get(root.snapshot.index_manifest or "") or ()
     return Layout(root.snapshot, tuple(live.values()), indexes)
