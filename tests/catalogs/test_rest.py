@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from bucketlake.errors import (
     StorageError,
     UnsupportedError,
 )
+from bucketlake.ops.table.store import clear_cache
 from bucketlake.schema.change import (
     AddColumn,
     DropColumn,
@@ -489,6 +491,38 @@ def test_data_tokens_are_renewed_before_they_end(server: Server) -> None:
     with pytest.raises(StorageError, match="token has expired"):
         sent.to_arrow()
     assert "secret" not in repr(table.store.env.storage)
+
+
+def _refused_after(left: list[int], status: int, operation: str, done: bool) -> int | None:
+    """Data tokens are refused after so many that are handed out."""
+    if operation != "getTableToken" or done:
+        return None
+    left[0] -= 1
+    return status if left[0] < 0 else None
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_data_token_that_is_refused_says_nothing_of_a_file(server: Server, status: int) -> None:
+    """Files were told as damaged, or as gone, and rows left out where such files are to be passed over."""
+    server.tokens = [({}, later(-1))]
+    catalog = opened(server, **{"data-token.enabled": "true"})
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", SCHEMA)
+    table.write_arrow(ROWS)
+    passing = {"scan.ignore-corrupt-files": "true", "scan.ignore-lost-files": "true"}
+    for answered in range(6):
+        reading, left = table.refresh().with_options(passing), [answered]
+        clear_cache()
+        server.fault = partial(_refused_after, left, status)
+        try:
+            assert reading.to_arrow().num_rows == ROWS.num_rows
+        except StorageError as error:
+            assert "no data token" in str(error) and f"status={status}" in str(error)
+        server.fault = lambda operation, done: None
+    server.fault = lambda operation, done: status if operation == "getTableToken" else None
+    storage = table.store.env.storage
+    storage._token = type(storage._token)({}, later(90), later(-1))
+    assert table.to_arrow().num_rows == ROWS.num_rows, "it is good for a while"
 
 
 def test_external_tables_are_committed_by_their_files(server: Server, catalog: Catalog) -> None:

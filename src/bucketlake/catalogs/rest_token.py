@@ -15,7 +15,7 @@ from typing import Any
 
 from bucketlake.env.env import Clock
 from bucketlake.env.object_store import storage_for
-from bucketlake.errors import StorageError
+from bucketlake.errors import BucketlakeError, StorageError
 from bucketlake.values import dataclass
 
 SAFE_MILLIS = 3_600_000  # as Apache Paimon: a token is renewed an hour before it ends, or after half of a shorter life
@@ -88,10 +88,16 @@ class TokenStorage:
             raise StorageError("there is no data token for the table", path=self._path)
         try:
             options, expires = self._ask()
-        except StorageError:
-            if self._token is None or now >= self._token.expires_millis:
-                raise
-            return  # the present one is good for a while
+        except BucketlakeError as error:
+            if self._token is not None and now < self._token.expires_millis:
+                return  # the present one is good for a while
+            # It says nothing of the file that is asked for: neither that it is not there, nor that it is damaged.
+            raise StorageError(
+                "there is no data token for the table's files",
+                path=self._path,
+                reason=str(error),
+                remedy="look at the catalog's 'token' and whether the table is still there, then try again",
+            ) from error
         self._token, self._storage = DataToken.of(options, expires, now), None
 
     def __getattr__(self, name: str) -> Any:
