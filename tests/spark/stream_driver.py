@@ -144,14 +144,16 @@ class Queries:
 
 def after_steps(root: Path, number: int, then: Callable[[], None]) -> None:
     """Do something once so many batches more have been begun or done, or snapshots published."""
-    places, wait = (
-        ("checkpoint-*/offsets/*", "checkpoint-*/commits/*", "warehouse/*/*/snapshot/snapshot-*"),
-        threading.Event(),
-    )
-    wanted = number + max(sum(len([*root.glob(place)]) for place in places), 0)
-    while sum(len([*root.glob(place)]) for place in places) < wanted:
+    wait, wanted = threading.Event(), number + steps(root)
+    while steps(root) < wanted:
         wait.wait(0.005)
     then()
+
+
+def steps(root: Path) -> int:
+    """How many batches were begun and done, and snapshots published."""
+    places = ("checkpoint-*/offsets/*", "checkpoint-*/commits/*", "warehouse/*/*/snapshot/snapshot-*")
+    return sum(len([*root.glob(place)]) for place in places)
 
 
 def main(job: dict[str, Any]) -> None:
@@ -171,6 +173,7 @@ def main(job: dict[str, Any]) -> None:
     while True:
         if job["last"]:
             feeder.join()
+        fed, before = not feeder.is_alive(), steps(root)
         try:
             Queries(root, lake).run({"availableNow": True})
         except (BucketlakeError, PySparkException) as error:
@@ -184,6 +187,8 @@ def main(job: dict[str, Any]) -> None:
             lake.table("db.state").compact(full=True)
             Queries(root, lake).run({"availableNow": True})
             os._exit(0)
+        if die and fed and steps(root) == before:
+            death(die["whom"])()  # an earlier life was through: what this one waits for may never come
 
 
 if __name__ == "__main__":
