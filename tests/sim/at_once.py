@@ -44,7 +44,7 @@ from bucketlake.ops.commit import draft, units
 from bucketlake.ops.commit.strays import strays
 from bucketlake.ops.refs.rollback import AS_LATEST
 from bucketlake.ops.refs.tags import expire_tags
-from bucketlake.ops.table import store as stores
+from bucketlake.ops.table import parallel as threads
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.schema.schema import TableSchema
 from bucketlake.schema.versions import create_schema
@@ -86,7 +86,7 @@ def watched(world: World) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(draft.Drafts, "_snapshot", spy)
-        patch.setattr(stores, "futures", SimpleNamespace(ThreadPoolExecutor=Serial))
+        patch.setattr(threads, "futures", SimpleNamespace(ThreadPoolExecutor=Serial))
         patch.setattr(units, "ThreadPoolExecutor", Serial)
         patch.setattr(progress, "_here", Local())
         yield
