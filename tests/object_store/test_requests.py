@@ -16,7 +16,7 @@ import bucketlake
 from bucketlake import Catalog, Table
 from bucketlake.env.env import Env
 from bucketlake.env.storage import FileInfo
-from bucketlake.errors import NotFoundError
+from bucketlake.errors import CorruptError, NotFoundError
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 KINDS: dict[str, Mapping[str, Any]] = {
@@ -105,14 +105,22 @@ def test_long_objects(catalog: Catalog) -> None:
 
 
 class AtOnce(MapStorage):
-    """A look at a file waits until three others come, too."""
+    """A look at a file waits until others come, too."""
 
     barrier: threading.Barrier | None = None
 
     def info(self, path: str) -> FileInfo | None:
+        self.look()
+        return super().info(path)
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        if "/snapshot/" in path:
+            self.look()
+        return super().read(path, offset, length)
+
+    def look(self) -> None:
         if self.barrier is not None:
             self.barrier.wait(30)
-        return super().info(path)
 
 
 def test_tables_are_looked_for_at_once() -> None:
@@ -125,3 +133,33 @@ def test_tables_are_looked_for_at_once() -> None:
     assert catalog.metastore.tables("default") == names
     storage.barrier = None
     assert catalog.table("sys.tables").to_arrow(columns=["table_name"]).column(0).to_pylist() == names
+
+
+def test_the_newest_snapshot_is_asked_for_beside_its_hint() -> None:
+    storage = AtOnce()
+    table = Catalog(Env(storage, FakeClock()), "s3://bucket/wh").create_table("t", SCHEMA)
+    table.write_arrow(pa.table({"k": [1], "v": ["a"]}, schema=SCHEMA))
+    storage.barrier = threading.Barrier(3)
+    assert table.store.latest_snapshot_id() == 1
+
+
+def test_a_hint_that_others_moved_is_followed() -> None:
+    """The process knows what the hint was; the snapshot of that name may be damaged, gone, or not the newest."""
+    storage, others = AtOnce(), AtOnce()
+    others.files = storage.files
+    mine = Catalog(Env(storage, FakeClock()), "s3://bucket/wh").create_table("t", SCHEMA)
+    theirs = Catalog(Env(others, FakeClock(1)), "s3://bucket/wh").table("t")
+    row = pa.table({"k": [1], "v": ["a"]}, schema=SCHEMA)
+    mine.write_arrow(row)
+    for number in range(2, 6):
+        theirs.write_arrow(row)
+        assert mine.store.latest_snapshot_id() == number
+    theirs.write_arrow(row)
+    storage.files[mine.store.paths.snapshot(5)] = b"damaged"
+    assert mine.store.latest_snapshot_id() == 6
+    theirs.write_arrow(row)
+    del storage.files[mine.store.paths.snapshot(6)]
+    assert mine.store.latest_snapshot_id() == 7
+    storage.files[mine.store.paths.snapshot(7)] = b"damaged"
+    with pytest.raises(CorruptError):
+        mine.store.latest_snapshot()

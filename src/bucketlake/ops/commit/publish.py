@@ -261,6 +261,7 @@ class Publisher:
         storage, paths = self._store.env.storage, self._store.paths
         with suppress(Exception):
             storage.write(paths.latest_hint, str(snapshot.id).encode())
+            self._store.note_hint(snapshot.id)
             if snapshot.id == FIRST_SNAPSHOT_ID:
                 storage.write(paths.earliest_hint, str(snapshot.id).encode())
             if not self._store.has_snapshot(snapshot.id):

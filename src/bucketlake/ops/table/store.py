@@ -8,7 +8,7 @@ Spec: docs/spec/commit.md#finding-the-newest-snapshot
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field, replace
 from functools import partial
@@ -43,6 +43,7 @@ from bucketlake.values import dataclass
 
 FIRST_SNAPSHOT_ID = 1
 HINT_BYTES = 64  # a hint holds a number: what is longer is none
+_HINT = "hint"
 MAX_PROBES = 16  # a hint further behind than this costs less by listing
 
 
@@ -512,17 +513,40 @@ class Store:
             return None
         return number if number is not None and number >= FIRST_SNAPSHOT_ID else None
 
+    def note_hint(self, snapshot_id: int) -> None:
+        """Keep what the hint to the newest snapshot says, so that the snapshot can be asked for beside it."""
+        if self.waits:
+            CACHE.put(self._hinted, 1, snapshot_id)
+
+    @property
+    def _hinted(self) -> Hashable:
+        return identity(self.env.storage), self.paths.latest_hint, _HINT
+
     def _latest_from_hint(self) -> Snapshot | None:
-        hint = self.hint(self.paths.latest_hint)
+        known = cast("int | None", CACHE.get(self._hinted) if self.waits else None)
+        looks: list[Callable[[], Any]] = [partial(self.hint, self.paths.latest_hint)]
+        if known is not None:
+            looks += [partial(self._looked_up, known), partial(self._looked_up, known + 1)]
+        hint, *pair = parallel(lambda look: look(), looks)
         if hint is None:
             return None
-        both = 2 if self.waits else 1
-        found, following = parallel(self.find_snapshot, [hint, hint + 1], both)
+        if hint != known or any(isinstance(one, Exception) for one in pair):
+            pair = parallel(self.find_snapshot, [hint, hint + 1], 2 if self.waits else 1)
+            self.note_hint(hint)
+        found: Snapshot | None = pair[0]
+        following: Snapshot | None = pair[1]
         for _ in range(MAX_PROBES):
             if found is None or following is None:
                 return found
             found, following = following, self.find_snapshot(following.id + 1)
         return None
+
+    def _looked_up(self, snapshot_id: int) -> Snapshot | Exception | None:
+        """As `find_snapshot`; an error is given: it counts only if the hint still says so."""
+        try:
+            return self.find_snapshot(snapshot_id)
+        except (CorruptError, StorageError) as error:
+            return error
 
     def _edge_by_listing(self, newest: bool) -> Snapshot | None:
         """The newest or the oldest of those listed. A LIST may name some that are gone, for long where it is late: they
