@@ -82,7 +82,7 @@ def _(folder: Path) -> tuple[Table, list[Row] | None]:
 def _(folder: Path) -> tuple[Table, list[Row] | None]:
     table = keyed(folder)
     found, (first, *others) = read(table), live(table)
-    settle(table, [first, deletion(first), *others, first])
+    settle(table.with_options({"manifest.target-file-size": "1 b"}), [first, deletion(first), *others, first])
     return table, found
 
 

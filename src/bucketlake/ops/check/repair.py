@@ -176,7 +176,7 @@ def _committed(store: Store, findings: Sequence[Finding]) -> Snapshot | None:
         drafts.append(draft)
         changes = draft.changes()
         statistics = _statistics(store, newest, findings)
-        manifests = any(one.code == "manifest-bounds" for one in findings)
+        manifests = any(one.code in ("manifest-bounds", "manifest-hides") for one in findings)
         if not (changes.table or changes.indexes or statistics or manifests):
             return None
         name = CommitName(0, user, BATCH_COMMIT_IDENTIFIER, draft.kind)
@@ -191,7 +191,7 @@ def _committed(store: Store, findings: Sequence[Finding]) -> Snapshot | None:
 
 
 def _publishing(store: Store, newest: Snapshot, manifests: bool) -> Store:
-    """A store that writes all manifests of the base anew where their bounds lie."""
+    """A store that writes all manifests of the base anew, where their bounds lie or one hides a file."""
     if not manifests:
         return store
     largest = max((item.file_size for item in store.data_manifests(newest)), default=0)
