@@ -26,7 +26,7 @@ TYPES = {"k": pa.int64(), "v": pa.int64(), "s": pa.string()}
 FIELDS = [DataField(n, name, from_arrow_type(t)) for n, (name, t) in enumerate(TYPES.items())]
 CONTENT = random.Random(1).randbytes(5000)
 places = st.integers(0, 6000)
-ranges = st.lists(st.tuples(places, st.integers(-2, 3000)), max_size=5)
+ranges = st.lists(st.tuples(st.integers(-100, 6000), st.integers(-2, 3000)), max_size=5)
 steps = st.lists(st.one_of(st.tuples(places, st.integers(-1, 3000)), ranges), max_size=12)
 
 

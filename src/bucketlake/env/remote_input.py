@@ -94,7 +94,7 @@ class RemoteInput(RangedInput):
 
     def _missing(self, place: int, count: int) -> Iterator[tuple[int, int]]:
         """The parts of a range that nobody has asked for."""
-        end = min(place + count, self._end_at)
+        place, end = max(place, 0), min(place + count, self._end_at)
         for start, part in self._asked.items():
             yield from _parts(place, min(start, end) - place)
             place = max(place, start + part.size)

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, cast
 import pyarrow as pa
 
 from bucketlake.env.remote_input import ask_ahead
-from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
+from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.data.file_format import BatchSize, FileFormat
 from bucketlake.format.data.layout import ORC_ID, map_leaves, stored_schema
 from bucketlake.format.data.map_reading import ShreddedColumns
@@ -242,7 +242,7 @@ class OrcSource:
         """Rows in file order, canonical."""
         names = [item.name for item in self._fields]
         for number in range(self._file.nstripes):
-            with suppress(BucketlakeError, IndexError):  # what is damaged is told by who reads it
+            with suppress(Exception):  # what is damaged is told by who reads it
                 ask_ahead(self._opened, partial(self._streams, number, names))
             stripe = self._stripe(number, names)
             for item in self._fields:

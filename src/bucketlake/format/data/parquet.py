@@ -262,7 +262,7 @@ class ParquetSource:
 def _place(chunk: pq.ColumnChunkMetaData) -> tuple[int, int]:
     """Where a column chunk lies in its file, and how many bytes it takes."""
     starts = (chunk.data_page_offset, chunk.dictionary_page_offset if chunk.has_dictionary_page else None)
-    return min(start for start in starts if start), chunk.total_compressed_size
+    return min((start for start in starts if start), default=0), chunk.total_compressed_size
 
 
 def _is_placed(chunk: pq.ColumnChunkMetaData, most: int) -> bool:
