@@ -94,6 +94,17 @@ def test_what_is_read_on_comes_in_larger_parts() -> None:
 
 
 @pytest.mark.usefixtures("small")
+def test_who_reads_on_here_and_there_holds_no_more_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts that were fetched before anybody asked are given up where one reads on elsewhere."""
+    monkeypatch.setattr(remote_input, "AHEAD_BYTES", 300)
+    with Far(0) as file:
+        for place in range(0, 4500, 450):
+            file.seek(place)
+            assert b"".join(file.read(3) for _ in range(60)) == CONTENT[place : place + 180]
+            assert sum(part.size for part in file._asked.values()) <= 300
+
+
+@pytest.mark.usefixtures("small")
 def test_what_could_not_be_fetched_is_asked_for_again() -> None:
     with Far(0) as file:
         file.broken = True

@@ -86,10 +86,7 @@ class RemoteInput(RangedInput):
             room -= size
             if room < 0:
                 break
-            self._ask(start, size)
-
-    def _ask(self, place: int, count: int) -> None:
-        self._asked[place] = _Part(count, _threads().submit(self._fetch, place, count), count)
+            self._asked[start] = _Part(size, _threads().submit(self._fetch, start, size), size)
         self._asked = dict(sorted(self._asked.items()))
 
     def _missing(self, place: int, count: int) -> Iterator[tuple[int, int]]:
@@ -126,9 +123,8 @@ class RemoteInput(RangedInput):
             parts = [_threads().submit(self._fetch, *part) for part in _parts(place, wanted)]
             return b"".join(part.result() for part in parts)
         if wanted == PART_BYTES > count:
-            for part in list(self._missing(self._on, ON * PART_BYTES)):
-                self._ask(*part)
-                self._on = sum(part)
+            self.ahead([(self._on, ON * PART_BYTES)])
+            self._on = min(self._on + ON * PART_BYTES, self._end_at)
         data = self._fetch(place, wanted)
         if wanted > count:
             self._near, self._near_at = data, place
