@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 from tests.object_store.conftest import S3, rows
 from tests.sim.clock import FakeClock
 from tests.sim.storage import MapStorage
@@ -17,6 +18,8 @@ from bucketlake import Catalog, Table
 from bucketlake.env.env import Env
 from bucketlake.env.storage import FileInfo
 from bucketlake.errors import CorruptError, NotFoundError
+from bucketlake.spark.session import Lake
+from bucketlake.sql import FRONT
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 KINDS: dict[str, Mapping[str, Any]] = {
@@ -163,3 +166,25 @@ def test_a_hint_that_others_moved_is_followed() -> None:
     storage.files[mine.store.paths.snapshot(7)] = b"damaged"
     with pytest.raises(CorruptError):
         mine.store.latest_snapshot()
+
+
+class OpenedAtOnce(MapStorage):
+    """The list of a table's schemas waits until others are asked for."""
+
+    barrier: threading.Barrier | None = None
+
+    def list(self, path: str) -> list[FileInfo]:
+        if self.barrier is not None and path.endswith("/schema"):
+            self.barrier.wait(30)
+        return super().list(path)
+
+
+@pytest.mark.spark
+def test_tables_of_a_query_are_opened_at_once(classic_session: SparkSession) -> None:
+    storage = OpenedAtOnce()
+    lake = Lake(classic_session, Catalog(Env(storage, FakeClock()), "s3://bucket/wh"), FRONT)
+    for name in "abcd":
+        lake.catalog.create_table(name, SCHEMA)
+    storage.barrier = threading.Barrier(4)
+    joined = lake.sql("SELECT count(*) FROM a JOIN b USING (k) JOIN c USING (k) JOIN d USING (k) JOIN a AS e USING (k)")
+    assert [tuple(row) for row in joined.collect()] == [(0,)]

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException, ParseException, PySparkValueError
 from sqlglot import exp
 
+from bucketlake.env.storage import threads_for
 from bucketlake.errors import BucketlakeError, InvalidError
+from bucketlake.ops.table.parallel import parallel
 from bucketlake.ops.table.retry import on_newest
 from bucketlake.spark.instants import unproved
 from bucketlake.spark.read.hidden import Wanted, offered
@@ -276,19 +279,23 @@ def _needs(references: Sequence[Reference], uses: Sequence[Use], proved: Proof |
 
 def _uses(lake: Lake, references: Sequence[Reference], proved: Proof | None, place: Place | None = None) -> list[Use]:
     """What is read of which table for each reference: of one table by the same options one snapshot."""
-    selected: dict[tuple[Any, ...], tuple[Table, Selection]] = {}
+    reads = list({(reference.name, tuple(reference.options.items())): None for reference in references})
+    opened = parallel(partial(_selected, lake), reads, threads_for(lake.catalog.warehouse))
+    selected = dict(zip(reads, opened, strict=True))
     uses = []
     for reference in references:
-        read = (reference.name, tuple(reference.options.items()))
-        if read not in selected:
-            selected[read] = lake.table(reference.name.full).table.as_of(reference.options)
-        table, selection = selected[read]
+        table, selection = selected[reference.name, tuple(reference.options.items())]
         own = place is not None and place.start == reference.start
         source = None if own else _source(reference, table)
         need = Need() if proved is None or source is None else _need(proved, source)
         uses.append(Use(table, selection, source, need))
     needs = [use.need for use in uses] if proved is None or len(uses) < 2 else narrowed(proved, uses)
     return [replace(use, need=need) for use, need in zip(uses, needs, strict=True)]
+
+
+def _selected(lake: Lake, read: tuple[names.LakeName, tuple[tuple[str, str], ...]]) -> tuple[Table, Selection]:
+    name, options = read
+    return lake.table(name.full).table.as_of(dict(options))
 
 
 def _take_down(lake: Lake, references: Sequence[Reference], proved: Proof | None, reads: list[Read]) -> None:
