@@ -204,6 +204,8 @@ def test_computed_columns_come_after_what_they_are_computed_of() -> None:
         (["a=substring(b, x)"], "whole number"),
         (["a=truncate(b, 0)"], "width"),
         (["a=year(b, 4)"], "precision"),
+        (["a=date_format(b, 'yyyy-MM-dd')"], r"same text .*date_format\(b, yyyy-MM-dd\)"),
+        (["a=date_format(b)"], "1 to 2 beside the column"),
         (["a=upper()"], "number of arguments"),
         (["a=upper(b)", "b=lower(a)"], "circle"),
         (["a=upper(a)"], "from itself"),

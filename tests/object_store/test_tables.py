@@ -143,6 +143,18 @@ def test_credentials_of_the_environment(catalog: Catalog, s3: S3, monkeypatch: p
     assert found.list_databases() == ["default", "shop"]
 
 
+def test_an_environment_that_changes_is_read_again(catalog: Catalog, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a notebook the keys come after the first try."""
+    catalog.create_database("shop")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"{s3.endpoint}/elsewhere")
+    with pytest.raises(StorageError):
+        bucketlake.open(catalog.warehouse)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3.endpoint)
+    assert bucketlake.open(catalog.warehouse).list_databases() == ["default", "shop"]
+
+
 def test_a_place_without_an_account_says_which_option_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
     with pytest.raises(InvalidError, match=r"Account must be specified\].*azure\.account-name") as found:

@@ -140,3 +140,20 @@ def test_tables_that_cannot_be_rescaled_are_compacted_as_they_are() -> None:
 def test_bucket_auto_is_refused_where_it_means_nothing(keyed: bool, bucket: int) -> None:
     with pytest.raises(InvalidError, match=r"'bucket\.auto' = 'true' needs a primary key and a bucket number"):
         table_schema(keyed=keyed, bucket=bucket, options={"bucket.auto": "true"})
+
+
+def test_a_rescale_that_is_advised_leaves_a_table_that_takes_rows() -> None:
+    """Writers refuse partitions that have another number of buckets than the option says."""
+    table = Table(create_table(MapStorage(), FakeClock(7), table_schema(partitioned=False, bucket=6)), "t")
+    table.write_arrow([{"pt": 1, "k": key, "v": "a"} for key in range(30)])
+    (found,) = [one for one in table.advise() if one.topic == "buckets"]
+    assert tuple(step.sql for step in found.steps) == (
+        "ALTER TABLE t SET TBLPROPERTIES ('bucket' = '1')",
+        "CALL sys.rescale(table => 't', bucket_num => 1)",
+    )
+    table.alter(SetOption("bucket", "1")).rescale(1)
+    table.refresh().write_arrow([{"pt": 1, "k": 30, "v": "a"}])
+    divided = Table(create_table(MapStorage(), FakeClock(7), table_schema(bucket=6)), "t")
+    divided.write_arrow([{"pt": 1, "k": key, "v": "a"} for key in range(30)])
+    (found,) = [one for one in divided.advise() if one.topic == "buckets"]
+    assert "writers refuse it then while the option bucket is 6" in found.reason

@@ -73,15 +73,17 @@ def parse_computed(texts: Sequence[str], case_sensitive: bool = True) -> tuple[C
         found[item.name] = item
     ordered: dict[str, Computed] = {}
     for item in found.values():
-        _place(item, found, ordered, ())
+        _add_after_its_column(item, found, ordered, ())
     return tuple(ordered.values())
 
 
-def _place(item: Computed, found: Mapping[str, Computed], ordered: dict[str, Computed], path: tuple[str, ...]) -> None:
+def _add_after_its_column(
+    item: Computed, found: Mapping[str, Computed], ordered: dict[str, Computed], path: tuple[str, ...]
+) -> None:
     if item.name in path:
         raise InvalidError("computed columns go in a circle", columns=[*path, item.name])
     if item.column is not None and item.column in found and item.column != item.name:
-        _place(found[item.column], found, ordered, (*path, item.name))
+        _add_after_its_column(found[item.column], found, ordered, (*path, item.name))
     elif item.column == item.name:
         raise InvalidError("a column cannot be computed from itself", column=item.name)
     ordered.setdefault(item.name, item)
@@ -103,7 +105,8 @@ def _parsed(text: str, case_sensitive: bool) -> Computed:
         constant, inside = _constant(found[3])
     least, most = _ARGUMENTS[function]
     if column == "" or (function == "cast" and constant is None) or not least <= len(inside) <= most:
-        raise InvalidError("wrong number of arguments", computed=text.strip(), takes=f"{least} to {most}")
+        takes = f"{least} to {most}" + ("" if column is None else " beside the column")
+        raise InvalidError("wrong number of arguments", computed=text.strip(), takes=takes)
     if not case_sensitive:
         name, column = name.lower(), None if column is None else column.lower()
     made = Computed(name, function, column, tuple(inside), constant)
@@ -135,5 +138,8 @@ def _check_arguments(item: Computed, text: str) -> None:
         place = 1 if item.function == "date_format" else 0
         if len(given) > place and given[place] not in PRECISIONS:
             raise InvalidError("no such precision of a time", computed=text.strip(), precisions=list(PRECISIONS))
+    if item.function == "date_format" and given and re.fullmatch(r"'[^']*'", given[0]):
+        remedy = f"write it without quotes: date_format({item.column}, {given[0][1:-1]})"
+        raise InvalidError("a format in quotes is the same text for every row", computed=text.strip(), remedy=remedy)
     if item.function == "cast" and given:
         parse_type_text(given[0], "flink")

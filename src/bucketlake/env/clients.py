@@ -22,6 +22,8 @@ _KEYS = {
     "gcs": "gs.service-account-key",
     "azure": "azure.account-name and azure.account-key",
 }
+_ENVIRONMENT = ("AWS_", "GOOGLE_", "AZURE_")
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _clients: dict[Any, Any] = {}
 _owner: dict[str, int] = {}  # the process whose clients these are: their threads do not live on in a fork of it
 _lock = threading.RLock()
@@ -42,14 +44,17 @@ def keys_wanted(url: str) -> str:
 
 
 def client(url: str, options: tuple[tuple[str, str], ...]) -> Any:
-    """The client of a bucket, made when first asked for. StorageError in a fork of the process that made clients."""
+    """The client of a bucket, made when first asked for, and anew where the environment says other things than then.
+    StorageError in a fork of the process that made clients."""
     if _owner.setdefault("pid", os.getpid()) != os.getpid():
         raise StorageError(
             "object stores cannot be used in a process forked from one that used them",
             url=url,
             remedy="start processes by multiprocessing's 'spawn' or 'forkserver'",
         )
-    key = (url, options)
+    in_memory = url.startswith("memory:")  # the client is the store
+    said = [] if in_memory else sorted(name for name in os.environ if name.startswith(_ENVIRONMENT))
+    key = (url, options, *((name, os.environ.get(name)) for name in said))
     with _lock:
         found = _clients.get(key)
         if found is None:
@@ -136,7 +141,8 @@ def _s3_config(bucket: str, options: Mapping[str, str]) -> tuple[dict[str, str],
         config["disable_bulk_delete"] = "true"
     endpoint = given.get("endpoint")
     if endpoint is None:
-        return config, False
+        own = next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "")
+        return config, own.startswith("http://") or os.environ.get("AWS_ALLOW_HTTP", "").lower() == "true"
     if "://" not in endpoint:
         secure = given.get("connection_ssl_enabled", "true").lower() != "false"
         endpoint = f"{'https' if secure else 'http'}://{endpoint}"

@@ -111,6 +111,7 @@ class _Look:
         self._store, self._snapshot = store, snapshot
         self._name, self._table = name, identifier(name)
         self._keyed = bool(store.schema.primary_keys)
+        self._auto = bool(store.options.get("bucket.auto"))
         self._target = int(store.options.get("target-file-size") or (TARGET_KEYED if self._keyed else TARGET_APPEND))
         self._entries = live_entries(store, snapshot, EntryFilter(min_bucket=0))
         self._recent = [one for one in store.snapshots_after(snapshot.id - RECENT) if one.id <= snapshot.id]
@@ -136,6 +137,16 @@ class _Look:
     def _set(self, **options: str) -> tuple[Step, ...]:
         return (set_options(self._name, options),)
 
+    def _rescale(self, number: int, partition: bytes) -> tuple[tuple[Step, ...], str]:
+        """The steps to another number of buckets, and what more is to be said of them: writers of tables with a fixed
+        number refuse partitions that have another one than the option says."""
+        steps, schema = self._call("rescale", bucket_num=number, **self._of(partition)), self._store.schema
+        if schema.bucket_mode is not BucketMode.FIXED or number == schema.bucket or self._auto:
+            return steps, ""
+        if not schema.partition_keys:
+            return (*self._set(bucket=str(number)), *steps), ""
+        return steps, f"; writers refuse it then while the option bucket is {schema.bucket}"
+
     def _of(self, partition: bytes) -> dict[str, str | int]:
         """The argument that names a partition: its spec, or a condition where a text in it would be read otherwise."""
         texts = self._store.paths.shown_texts(partition)
@@ -156,8 +167,8 @@ class _Look:
         text = self._text(one.key)
         if one.recommended != one.buckets:
             away = max(one.recommended / one.buckets, one.buckets / one.recommended)
-            steps = self._call("rescale", bucket_num=one.recommended, **self._of(one.key))
-            yield Advice("buckets", text, round(away, 2), 1.0, one.reason, steps)
+            steps, more = self._rescale(one.recommended, one.key)
+            yield Advice("buckets", text, round(away, 2), 1.0, one.reason + more, steps)
         if one.skew > SKEW and one.buckets > 1 and one.bytes > LITTLE:
             reason = f"the largest of {one.buckets} buckets has {one.skew:.1f} times the mean"
             reason += ": few keys hold much of the data, and no command mends that"
@@ -285,8 +296,9 @@ class _Look:
                 reason = f"{own / rows:.0%} of the rows of the last {commits} writes went to one of {count} partitions"
                 number = 2 * max((e.total_buckets for e in self._entries if e.partition == partition), default=1)
                 fixed = can_rescale(self._store.schema) and number > 0
-                steps = self._call("rescale", bucket_num=number, **self._of(partition)) if fixed else ()
-                yield Advice("hot-partition", self._text(partition), round(own / rows, 3), HOT_SHARE, reason, steps)
+                steps, more = self._rescale(number, partition) if fixed else ((), "")
+                said = reason + more
+                yield Advice("hot-partition", self._text(partition), round(own / rows, 3), HOT_SHARE, said, steps)
 
     def _space(self, used: Usage) -> Iterator[Advice]:
         total, live = used.total, used.live

@@ -164,7 +164,7 @@ def bucket_mismatch(store: Store, partition: bytes, found: int, wanted: int) -> 
     return InvalidError(
         f"Try to write {where} with a new bucket num {wanted}, but the previous bucket num is {found}.",
         remedy="perform INSERT OVERWRITE of it, or CALL sys.rescale, to rescale the current data layout first; or set "
-        f"the option 'bucket' to {found}",
+        f"the option 'bucket' to {found}, and where that is done open the table again",
     )
 
 
