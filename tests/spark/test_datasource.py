@@ -49,9 +49,15 @@ def test_columns_conditions_and_snapshots_are_options(lake: Lake, table) -> None
 
 def test_overwrite_replaces(lake: Lake, table) -> None:
     _frame(lake, 0, 100).write.format("bucketlake").mode("append").save(table.path)
-    _frame(lake, 0, 10).where("pt = 'p0'").write.format("bucketlake").mode("overwrite").save(table.path)
+    rows = _frame(lake, 0, 10).where("pt = 'p0'").write.format("bucketlake").mode("overwrite")
+    rows.option("dynamic-partition-overwrite", "true").save(table.path)
     assert table.read(where="pt = 'p0'").count() == 5
     assert table.read(where="pt = 'p1'").count() == 50
+    rows.option("dynamic-partition-overwrite", "false").save(table.path)
+    assert table.read().count() == 5
+    _frame(lake, 0, 100).write.format("bucketlake").mode("append").save(table.path)
+    _frame(lake, 0, 10).where("pt = 'p0'").write.format("bucketlake").mode("overwrite").save(table.path)
+    assert table.read().count() == 5
 
 
 def test_wrong_columns_and_paths_are_refused(lake: Lake, table) -> None:

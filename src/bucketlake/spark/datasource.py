@@ -66,7 +66,7 @@ from bucketlake.spark.instants import refuse_stored
 from bucketlake.spark.read.stream_reader import Rows, StreamReader
 from bucketlake.spark.types import field_types, spark_schema, spark_type
 from bucketlake.spark.write.assigned import assigned_batch, check_alone
-from bucketlake.spark.write.replacing import replaced_partition
+from bucketlake.spark.write.replacing import DYNAMIC_OVERWRITE, replaced_partition
 from bucketlake.table import Table
 from bucketlake.types.instants import LEGACY_TIMESTAMPS
 from bucketlake.types.model import DataField
@@ -266,6 +266,8 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
             partition = {name: padded(value, table.schema.field(name).type) for name, value in partition.items()}
         if Merging.of(table.options) is not None:
             table = table.evolved(field_types(schema)).with_options({MERGE_SCHEMA: False})
+        if overwrite and DYNAMIC_OVERWRITE not in self.options:  # as Apache Paimon's connector, whatever the table says
+            table = table.with_options({DYNAMIC_OVERWRITE: False})
         store = table.store
         if not overwrite:
             refuse_plain_append(store)

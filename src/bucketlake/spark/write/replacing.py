@@ -1,4 +1,4 @@
-"""The condition of an overwrite, `replaceWhere` or REPLACE WHERE, as the partition that it names."""
+"""What an overwrite replaces: the condition of `replaceWhere` or REPLACE WHERE, as the partition that it names."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import And, Compare, Constant, Predicate, is_exact
 from bucketlake.table import Table
 from bucketlake.types.model import DataField, Root
+
+DYNAMIC_OVERWRITE = "dynamic-partition-overwrite"  # the option: just the partitions that rows are in
 
 
 def replaced_partition(condition: str, table: Table) -> dict[str, Any] | None:

@@ -51,6 +51,7 @@ from bucketlake.spark.write import tasks
 from bucketlake.spark.write.ordered import write_in_order
 from bucketlake.spark.write.parquet_rows import Source
 from bucketlake.spark.write.placement import Given, indexed
+from bucketlake.spark.write.replacing import DYNAMIC_OVERWRITE
 from bucketlake.types.model import DataField, Root
 from bucketlake.types.spaced import padded
 from bucketlake.values import dataclass
@@ -90,7 +91,6 @@ class WriteRequest:
 
 
 OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
-DYNAMIC_OVERWRITE = "dynamic-partition-overwrite"
 
 
 def overwrites_dynamically(

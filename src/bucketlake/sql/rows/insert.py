@@ -22,8 +22,8 @@ from bucketlake.spark.assignment import positional
 from bucketlake.spark.settings import by_settings, require_quotes
 from bucketlake.spark.types import quoted, spark_type
 from bucketlake.spark.write.parquet_rows import Source
-from bucketlake.spark.write.replacing import replaced_partition
-from bucketlake.spark.write.writer import DYNAMIC_OVERWRITE, OVERWRITE_MODE, WriteRequest, write
+from bucketlake.spark.write.replacing import DYNAMIC_OVERWRITE, replaced_partition
+from bucketlake.spark.write.writer import OVERWRITE_MODE, WriteRequest, write
 from bucketlake.sql.query import query
 from bucketlake.sql.query.travel import session_options
 from bucketlake.sql.rows import plain_values

@@ -15,8 +15,8 @@ from bucketlake.options.options import option_keys, option_text
 from bucketlake.spark import instants
 from bucketlake.spark.settings import require_quotes, substituted
 from bucketlake.spark.write.parquet_rows import Source
-from bucketlake.spark.write.replacing import replaced_partition
-from bucketlake.spark.write.writer import DYNAMIC_OVERWRITE, OVERWRITE_MODE, WriteRequest, write
+from bucketlake.spark.write.replacing import DYNAMIC_OVERWRITE, replaced_partition
+from bucketlake.spark.write.writer import OVERWRITE_MODE, WriteRequest, write
 from bucketlake.sql.query.travel import session_options
 from bucketlake.sql.rows.insert import positioned
 from bucketlake.sql.rows.upsert import upserted, upserts
