@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -203,9 +204,16 @@ def test_what_paimons_page_says_of_frames(attached: Lake, tmp_path: Path) -> Non
         (lambda: data.write.format("paimon").save(folder), "already exists.*mode append"),
         (lambda: data.write.format("paimon").partitionBy("b").mode("append").save(folder), "another partition_by"),
         (lambda: data.write.format("paimon").option("k2", "v2").mode("append").save(folder), "no such option.*k2"),
+        (lambda: data.write.mode("overwrite").save(folder), "another format.*db.page"),
+        (lambda: data.write.mode("append").save(os.path.relpath(folder)), "another format.*db.page"),
+        (lambda: data.write.mode("overwrite").parquet(folder), "another format.*db.page"),
+        (lambda: data.write.csv(path=f"file://{folder}/", mode="append"), "another format.*db.page"),
     ):
         with pytest.raises(BucketlakeError, match=told):
             refused()
+    assert _rows(spark.table("page")) == both[:1]
+    data.write.parquet(f"{folder}-files")
+    assert _rows(spark.read.parquet(f"{folder}-files")) == _rows(data)
 
 
 @pytest.mark.parametrize("kind", ["paimon", "bucketlake", None])

@@ -7,6 +7,7 @@ session is attached, which for other sessions' frames are what they were.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -72,6 +73,15 @@ class Said:
             return None
         found = ((layer, layer.at(path)) for layer in self.idle())
         return next(((layer, table) for layer, table in found if table is not None), None)
+
+    def refuse_folder(self, path: Any) -> None:
+        """UnsupportedError for a folder of a lake table: files of Spark's own would end it, or lie there unread."""
+        whole = os.path.abspath(path) if isinstance(path, str) and "://" not in path else path
+        for layer in self.idle():
+            table = layer.at(path) or layer.at(whole)
+            if table is not None:
+                remedy = 'say .format("paimon") before .save, or saveAsTable with the table\'s name'
+                raise UnsupportedError("files of another format in a lake table", table=table.full, remedy=remedy)
 
     def refuse(self, *calls: str) -> None:
         """UnsupportedError for what lake tables do not honour."""
@@ -268,6 +278,8 @@ def _store(
     place, told = _place(path, {**said.options, **options})
     found = _named_apart(said, place, format, told) or said.at(place, format)
     if found is None:
+        if not _is_lakes(format or said.calls.get("format")):
+            said.refuse_folder(place)
         theirs()
         return
     said.refuse("bucketBy", "sortBy", "clusterBy")
@@ -278,6 +290,11 @@ def _store(
         if goes_by_place(frame.columns, names) and not table.options.get(MERGE_SCHEMA):
             frame = frame.toDF(*names)
         _write_table(lake, frame, found[1], how, partitionBy or said.calls.get("partitionBy") or (), told)
+
+
+def _store_files(said: Said, theirs: Callable[[], Any], path: Any, *_args: Any, **_named: Any) -> None:
+    said.refuse_folder(path)
+    theirs()
 
 
 def _write_table(lake: Lake, frame: Any, name: LakeName, mode: str, keys: Any, options: Mapping[str, Any]) -> None:
@@ -393,7 +410,8 @@ def _stream_into(found: tuple[Layer, LakeName], said: Said, told: Mapping[str, A
 
 READER: Own = {"table": _read, "load": _load}
 STREAM_READER: Own = {"table": _read_stream, "load": _load_stream}
-WRITER: Own = {"saveAsTable": _save, "insertInto": _insert, "save": _store}
+_FILES = dict.fromkeys(("csv", "json", "orc", "parquet", "text", "xml"), _store_files)
+WRITER: Own = {"saveAsTable": _save, "insertInto": _insert, "save": _store, **_FILES}
 STREAM_WRITER: Own = {"toTable": _to_table, "start": _start}
 
 
