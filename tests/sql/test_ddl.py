@@ -268,7 +268,7 @@ def test_shown_again(classic: Lake) -> None:
     refused(classic, [("REFRESH TABLE tt", NotFoundError, "did you mean 't'")])
 
 
-def test_views(lake: Lake) -> None:
+def test_views(lake: Lake, tmp_path: Path) -> None:
     lake.sql("CREATE TABLE db.t (id INT, name STRING)")
     lake.sql("INSERT INTO db.t VALUES (1, 'a'), (2, 'b')")
     lake.sql("CREATE OR REPLACE TEMPORARY VIEW kept (k COMMENT 'key', v) AS SELECT * FROM db.t WHERE id > 0")
@@ -278,6 +278,14 @@ def test_views(lake: Lake) -> None:
     lake.sql("CREATE OR REPLACE TEMP VIEW kept AS SELECT * FROM db.t")
     assert rows(lake, "SELECT count(*) FROM kept") == [(3,)]
     assert rows(lake, "SHOW VIEWS IN db LIKE 'kep*'") == [("", "kept", True)]
+    Path(tmp_path / "f.csv").write_text("1,a\n")
+    for columns in (
+        "(k INT, v STRING)",
+        "(k DECIMAL(10, 2), v STRING COMMENT 'x')",
+        "",
+    ):  # typed ones were a syntax error
+        lake.sql(f"CREATE OR REPLACE TEMP VIEW files {columns} USING csv OPTIONS (path '{tmp_path}/f.csv')")
+        assert [str(value) for value in lake.sql("SELECT * FROM files").collect()[0]] in (["1", "a"], ["1.00", "a"])
     lake.sql("CREATE GLOBAL TEMP VIEW everywhere AS SELECT id FROM db.t")
     assert rows(lake, "SELECT max(id) FROM global_temp.everywhere") == [(3,)]
     lake.sql("DROP VIEW global_temp.everywhere")

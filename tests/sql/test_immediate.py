@@ -69,6 +69,8 @@ def test_values_keep_their_types(lake: Lake) -> None:
         "TIMESTAMP'2024-02-29 01:02:03.000004'": "timestamp",
         "TIMESTAMP_NTZ'2024-02-29 01:02:03.000004'": "timestamp_ntz",
         "CAST(NULL AS SMALLINT)": "smallint",
+        "CAST(NULL AS INT)": "int",
+        "CAST(NULL AS STRING)": "string",
         "NULL": "void",
     }
     marks = ", ".join(f"? AS c{at}, typeof(?) AS t{at}" for at in range(len(given)))

@@ -96,7 +96,8 @@ class _Immediate:
         if any(isinstance(kind, _SHOWN) for kind in kinds):
             named = [(F.col(f"c{at}"), kind) for at, kind in enumerate(kinds)]
             frame = frame.select(*[each.cast("string") if isinstance(kind, _SHOWN) else each for each, kind in named])
-        return [_typed(value, kind) for value, kind in zip(frame.collect()[0], kinds, strict=True)]
+        text, *values = frame.collect()[0]
+        return [text, *(_typed(value, kind) for value, kind in zip(values, kinds[1:], strict=True))]
 
     def _set(self, lake: Lake, found: DataFrame) -> None:
         view = f"immediate_{lake.catalog.env.clock.new_uuid().replace('-', '')}"
@@ -110,7 +111,7 @@ class _Immediate:
 def _typed(value: Any, kind: T.DataType) -> Any:
     """A value as Python has it, or as SQL writes it with its type."""
     told = sql_type(kind)
-    if told in _PLAIN:
+    if told in _PLAIN and (value is not None or told == "void"):
         return value
     if told == "timestamp_ntz" and isinstance(value, dt.datetime):
         return Written(f"TIMESTAMP_NTZ'{value.isoformat(sep=' ')}'")

@@ -39,18 +39,28 @@ def view(cursor: Cursor) -> Statement | None:
         return _PersistentView(cursor.text)
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     parts = cursor.name()
+    if _is_of_files(cursor):
+        return None
     columns = cursor.bracketed(lambda: view_column(cursor)) if cursor.sees("(") else []
     while cursor.sees("COMMENT") or cursor.sees("TBLPROPERTIES"):
         if cursor.accept("COMMENT"):
             cursor.string()  # Spark keeps none for a temporary view of a query
         elif cursor.accept("TBLPROPERTIES"):
             cursor.options()
-    if cursor.sees("USING"):
-        return None
     cursor.expect("AS")
     if len(parts) > 1:
         cursor.fail("a temporary view's name has one part")
     return _TempView(parts[0], cursor.query("CREATE VIEW … AS"), (replace, if_not_exists, scope), tuple(columns))
+
+
+def _is_of_files(cursor: Cursor) -> bool:
+    """Whether `[(name type, …)] USING` comes next: a view of Spark's own."""
+    depth = 0
+    for token in cursor.tokens[cursor.at :]:
+        depth += (token.value == "(") - (token.value == ")")
+        if depth == 0 and token.value != ")":
+            return token.kind == "word" and token.value.upper() == "USING"
+    return False
 
 
 @dataclass(frozen=True, slots=True)
