@@ -241,7 +241,7 @@ class Table(Upkeep, Streams, Frames):
         return found
 
     def partitions(self) -> list[dict[str, str]]:
-        """The partitions that have files, as column → text, sorted."""
+        """The partitions that have files, as column → text as SHOW PARTITIONS prints it, sorted."""
         if not self.store.schema.partition_keys:
             return []
         snapshot = self.latest_snapshot()
@@ -249,7 +249,7 @@ class Table(Upkeep, Streams, Frames):
         shown = fallback.shown_branches(self.store, Selection(snapshot))
         only = [(store, snapshot, EntryFilter(partitions=chosen)) for store, snapshot, chosen in shown]
         found = {entry.partition for store, snapshot, some in only for entry in live_entries(store, snapshot, some)}
-        texts = [self.store.paths.partition_texts(partition) for partition in found]
+        texts = [self.store.paths.shown_texts(partition) for partition in found]
         return sorted(texts, key=lambda item: list(item.values()))
 
     def predicate(self, where: str | Predicate | None) -> Predicate | None:

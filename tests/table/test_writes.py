@@ -173,10 +173,13 @@ def test_result_has_the_table_s_schema_even_if_empty(catalog: Catalog) -> None:
     assert made.partitions() == [] and made.files() == [] and made.snapshots() == []
 
 
-def test_partitions_are_listed_as_in_their_paths(table: Table) -> None:
+def test_partitions_are_listed_as_sql_writes_them(table: Table) -> None:
+    """A date was the number of its folder's name, 19723."""
     listed = table.partitions()
-    assert {"dt": "19723", "hh": "2"} in listed
+    assert {"dt": "2024-01-01", "hh": "2"} in listed
     assert len(listed) in (3, 4)
+    table.drop_partitions(listed[0])
+    assert table.partitions() == listed[1:]
 
 
 def test_commit_user_prefix(table: Table) -> None:

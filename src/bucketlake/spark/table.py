@@ -404,7 +404,7 @@ class LakeTable(Streams):
         return self.table.files(where, **options)
 
     def partitions(self) -> list[dict[str, str]]:
-        """The partitions that have files, as column → text."""
+        """The partitions that have files, as column → text as SHOW PARTITIONS prints it."""
         return self.table.partitions()
 
     def plan(self, where: str | Predicate | None = None, columns: Sequence[str] | None = None, **options: Any) -> Plan:
