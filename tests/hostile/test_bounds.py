@@ -39,7 +39,7 @@ from bucketlake.format.metadata.manifest_columns import decode_columns
 from bucketlake.format.metadata.snapshot import decode_snapshot
 from bucketlake.format.roaring import read_bitmap, serialize_bitmap
 from bucketlake.schema.schema import TableSchema
-from bucketlake.types.model import BIGINT, DataField
+from bucketlake.types.model import BIGINT, DataField, arrow_schema
 from bucketlake.types.parse import parse_type_text
 
 SYNC = bytes(16)
@@ -356,3 +356,28 @@ def test_a_column_chunk_of_another_type_than_its_column() -> None:
     fields = [DataField(0, "k", BIGINT)]
     with pytest.raises(CorruptError, match="another type"):
         ParquetSource(io.BytesIO(forged), fields).bounds(fields)
+    with pytest.raises(CorruptError, match="another type"):
+        ParquetSource(io.BytesIO(forged), ()).codecs()
+
+
+@pytest.mark.parametrize("kind", ["BIGINT", "INT", "BOOLEAN", "DOUBLE", "DECIMAL(30, 2)"])
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_bound_of_fewer_bytes_than_its_column_has(kind: str, ordered: bool) -> None:
+    """Asked for it, the C++ library ended the process."""
+    item = DataField(0, "k", parse_type_text(kind))
+    written = io.BytesIO()
+    values = pa.array([1, 0, 1]).cast(arrow_schema([item]).field(0).type)
+    pq.write_table(pa.table({"a": [[1], [], [2, 3]], "k": values}), written, row_group_size=2)
+    data = written.getvalue()
+    length = int.from_bytes(data[-8:-4], "little")
+    tree = thrift.decode_struct(data[-8 - length : -8])
+    chunk = thrift.get(thrift.get(tree, 4)[1][-1], 1)[1][-1]  # the last row group's last column
+    for bound in (5, 6) if ordered else (1, 2):
+        thrift.put(thrift.get(thrift.get(chunk, 3), 12), bound, thrift.BINARY, b"")
+    if not ordered:
+        thrift.remove(tree, 7)
+    footer = thrift.encode_struct(tree)
+    forged = data[: -8 - length] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+    with pytest.raises(CorruptError, match="too short.*column=k"):
+        ParquetSource(io.BytesIO(forged), [item]).bounds([item])
+    assert ParquetSource(io.BytesIO(data), [item]).bounds([item])["k"].mins.null_count == 0

@@ -168,9 +168,7 @@ class _Source:
         reader = ParquetSource(opened, joining.fields, remote="://" in part.file.path)
         check_rows(part.file, reader.metadata.num_rows)
         check_rows(part.file, sum(columns.group_rows))
-        groups = (reader.metadata.row_group(number) for number in range(reader.metadata.num_row_groups))
-        codecs = {group.column(number).compression for group in groups for number in range(group.num_columns)}
-        return cls(part, columns, reader) if codecs <= {joining.form.compression.upper()} else None
+        return cls(part, columns, reader) if reader.codecs() <= {joining.form.compression.upper()} else None
 
     def batches(self, number: int, rows: int) -> Iterator[pa.RecordBatch]:
         """The rows of a row group, so many."""

@@ -21,7 +21,7 @@ from bucketlake.format.data.dictionary_pages import longest_text
 from bucketlake.format.data.file_format import BatchSize
 from bucketlake.format.data.layout import map_leaves
 from bucketlake.format.data.map_reading import ShreddedColumns
-from bucketlake.format.data.parquet_bounds import column_bounds, leaf_paths
+from bucketlake.format.data.parquet_bounds import check_bounds, column_bounds, leaf_paths
 from bucketlake.format.data.parquet_footer import int96_as_bytes, int96_to_timestamps, is_timestamp
 from bucketlake.lazy import pc, pq
 from bucketlake.predicate.evaluate import Bounds, mask, may_match_all
@@ -228,7 +228,18 @@ class ParquetSource:
         leaves = [number for number, name in enumerate(tops) if name in names]
         for number in range(len(self._group_rows)) if leaves else ():
             self._check(number, leaves)
+        check_bounds(self.metadata, frozenset(leaves))
         return column_bounds(self.metadata, fields)
+
+    def codecs(self, groups: int | None = None) -> set[str]:
+        """What all columns of the first row groups, or of all, are compressed by, as Arrow names it."""
+        leaves = range(self.metadata.num_columns)
+        found: set[str] = set()
+        for number in range(len(self._group_rows))[:groups]:
+            self._check(number, leaves)
+            group = self.metadata.row_group(number)
+            found.update(group.column(leaf).compression for leaf in leaves)
+        return found
 
     def _check(self, number: int, leaves: Sequence[int]) -> None:
         """Raise where the footer's description of column chunks is damaged: to look at one through `RowGroupMetaData`

@@ -17,12 +17,13 @@ from dataclasses import replace
 
 from bucketlake.errors import CorruptError
 from bucketlake.format.data.file_format import file_format, format_of
+from bucketlake.format.data.parquet import ParquetSource
 from bucketlake.format.data.parquet_writing import CODECS
 from bucketlake.format.guard import decoding
 from bucketlake.format.index.index_manifest import IndexEntry, IndexFile
 from bucketlake.format.metadata.manifest import DataFile, FileSource, ManifestEntry
 from bucketlake.format.metadata.snapshot import Snapshot
-from bucketlake.lazy import pa_orc, pq
+from bucketlake.lazy import pa_orc
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.commit.outcome import Attempt, Attempts
 from bucketlake.ops.commit.units import run_units
@@ -218,14 +219,9 @@ def _is_as_asked(store: Store, entry: ManifestEntry) -> bool:
         if form.name == "orc":
             found = pa_orc.ORCFile(opened).compression.lower()
             return bool(found == (form.setting("orc.compress") or form.compression).replace("none", "uncompressed"))
-        metadata = pq.ParquetFile(opened).metadata
         asked = CODECS.get((form.setting("parquet.compression") or form.compression).strip().lower(), "")
-        codecs = {
-            metadata.row_group(number).column(column).compression.lower()
-            for number in range(min(metadata.num_row_groups, 1))
-            for column in range(metadata.num_columns)
-        }
-        return codecs <= {asked.replace("none", "uncompressed")}
+        codecs = ParquetSource(opened, ()).codecs(1)
+        return codecs <= {asked.replace("none", "uncompressed").upper()}
 
 
 def _shredded(schema: TableSchema) -> set[int]:
