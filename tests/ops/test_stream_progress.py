@@ -35,6 +35,25 @@ def test_a_consumer_goes_on_where_it_stood(tmp_path: Path) -> None:
     assert anew.state == {0: 0, 1: 1}
 
 
+@pytest.mark.parametrize("inside", [{}, {"index": 1}])
+def test_a_consumer_of_another_engine_beyond_the_newest_snapshot_is_refused(
+    tmp_path: Path, inside: dict[str, int]
+) -> None:
+    """What the table becomes instead of the snapshots that were rolled back would pass it by."""
+    table = make(tmp_path, True, {"bucket": "1", "write-only": "true"})
+    for key in range(3):
+        table.write_arrow(rows_of(table, k=key, v=0))
+    consumer = Path(table.store.paths.consumer("me"))
+    consumer.parent.mkdir(exist_ok=True)
+    consumer.write_text(json.dumps({"nextSnapshot": 4}))
+    assert not Reader(table, consumer_id="me").read_all()
+    table.rollback_to(1)
+    table.write_arrow(rows_of(table, k=9, v=0))
+    consumer.write_text(json.dumps({"nextSnapshot": 4, **inside}))
+    with pytest.raises(InvalidError, match=r"beyond the newest snapshot.*next=4, newest=2.*reset_consumer"):
+        Reader(table, consumer_id="me").read_all()
+
+
 OFFSET = {"version": 1, "snapshot": 1, "index": 0}
 
 

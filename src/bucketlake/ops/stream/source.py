@@ -111,6 +111,15 @@ class Source:
             at = Position(number, index, full, place.seen, producer=place.producer, created=place.created)
             self._check_history(at, _ANEW)
             return at
+        newest = self.store.latest_snapshot_id() or 0
+        if number > newest + 1:  # Apache Paimon notes no more than the number
+            raise InvalidError(
+                "a consumer stands beyond the newest snapshot: the table was rolled back or made anew since it was read",
+                table=self.store.paths.root,
+                next=number,
+                newest=newest,
+                remedy=_ANEW,
+            )
         if not index and not full:
             return self._at(number)
         seen = self.store.snapshot(number).delta_manifest_list
