@@ -36,9 +36,7 @@ def test_a_consumer_goes_on_where_it_stood(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("inside", [{}, {"index": 1}])
-def test_a_consumer_of_another_engine_beyond_the_newest_snapshot_is_refused(
-    tmp_path: Path, inside: dict[str, int]
-) -> None:
+def test_a_consumer_beyond_the_newest_snapshot_is_refused(tmp_path: Path, inside: dict[str, int]) -> None:
     """What the table becomes instead of the snapshots that were rolled back would pass it by."""
     table = make(tmp_path, True, {"bucket": "1", "write-only": "true"})
     for key in range(3):
