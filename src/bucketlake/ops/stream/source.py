@@ -114,7 +114,7 @@ class Source:
         newest = self.store.latest_snapshot_id() or 0
         if number > newest + 1:  # Apache Paimon notes no more than the number
             raise InvalidError(
-                "a consumer stands beyond the newest snapshot: the table was rolled back or made anew since it was read",
+                "a consumer stands beyond the newest snapshot: the table was rolled back or made anew",
                 table=self.store.paths.root,
                 next=number,
                 newest=newest,
