@@ -14,6 +14,8 @@ Spec: docs/spec/streaming.md
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import field, replace
 
 from bucketlake.errors import ConflictError, CorruptError, InvalidError, NotFoundError, UnsupportedError
@@ -70,13 +72,15 @@ class Source:
         mode = _mode(self.store)
         latest = self.store.latest_snapshot()
         if mode == "from-timestamp":
-            return self._since(_timestamp(self.store))
+            return self._since(_timestamp(self.store)) or self._first()
         if mode == "from-snapshot":
             return self._at(int(self.store.options.get("scan.snapshot-id")))
         if mode == "from-snapshot-full":
             return self._all_of(self.store.snapshot(int(self.store.options.get("scan.snapshot-id"))))
         if mode == "from-creation-timestamp":
-            return self._since(int(self.store.options.get("scan.creation-time-millis")))
+            since = self._since(int(self.store.options.get("scan.creation-time-millis")))
+            if since is not None:
+                return since
         if latest is None:
             return Position(1)
         known = self._known()
@@ -93,12 +97,28 @@ class Source:
         """The snapshot that was the newest when the stream was asked for, the first after none; None if it is gone."""
         return None if self.known is None else self.store.find_snapshot(self.known or 1)
 
-    def _since(self, millis: int) -> Position:
-        """The first snapshot committed at a time or later."""
-        before, earliest = self.store.snapshot_at(millis - 1), self.store.earliest_snapshot()
+    def _since(self, millis: int) -> Position | None:
+        """The first changes committed at a time or later; None where nothing tells of what was before."""
+        before = self.store.snapshot_at(millis - 1)
         if before is not None:
             return self._at(before.id + 1)
+        kept = self._kept_changelogs()
+        later = bisect_left(kept, millis, key=lambda number: self._changes(number).time_millis)
+        return Position(kept[later - 1] + 1) if later else None
+
+    def _first(self) -> Position:
+        """The first changes that are left."""
+        kept, earliest = self._kept_changelogs(), self.store.earliest_snapshot()
+        if kept:
+            return Position(kept[0])
         return Position(1) if earliest is None else self._at(earliest.id)
+
+    def _kept_changelogs(self) -> Sequence[int]:
+        """The changelogs that lead to the earliest snapshot."""
+        ends, earliest = self.store.changelog_ends(), self.store.earliest_snapshot()
+        if ends is None or earliest is None or ends[1] + 1 < earliest.id:
+            return ()
+        return range(ends[0], earliest.id)
 
     def _at(self, snapshot: int) -> Position:
         before = self.store.find_snapshot(snapshot - 1)
@@ -277,9 +297,9 @@ class Source:
 
     @property
     def _created(self) -> int | None:
-        """The earliest time of a file that a stream by file creation time starts with."""
-        wanted = _mode(self.store) == "from-file-creation-time"
-        return int(self.store.options.get("scan.file-creation-time-millis")) if wanted else None
+        """The earliest time of a file that a stream by the time of its files starts with."""
+        key = _OF_FILES.get(_mode(self.store))
+        return None if key is None else int(self.store.options.get(key))
 
     def _changes(self, number: int) -> Snapshot:
         found = self.store.find_changes(number)
@@ -405,6 +425,10 @@ class Source:
 
 
 _ANEW = "start anew, from what is there: CALL sys.reset_consumer, or 'consumer.ignore-progress' = 'true'"
+_OF_FILES = {
+    "from-file-creation-time": "scan.file-creation-time-millis",
+    "from-creation-timestamp": "scan.creation-time-millis",
+}
 _OF_BATCHES = (*INCREMENTAL_KEYS, "scan.tag-name", "scan.watermark", "scan.version")
 
 
