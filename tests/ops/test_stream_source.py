@@ -126,9 +126,12 @@ def test_a_time_before_the_earliest_snapshot(tmp_path: Path, decoupled: bool) ->
 
     assert told(scan_timestamp_millis=4000) == [3] and since(5000) == []
     if decoupled:
+        stands = {"scan_snapshot_id": 1, "read_stream_ignore_expired": "true"}
         assert told(scan_timestamp_millis=0) == told(scan_timestamp_millis=1000) == [0, 1, 2, 3]
         assert told(scan_timestamp_millis=1001) == since(2000) == [1, 2, 3]
         assert since(2001) == [2, 3]
+        table.with_options(changelog_num_retained_min=1, changelog_num_retained_max=2).expire_changelogs()
+        assert told(**stands) == [2, 3]
     else:
         assert told(scan_timestamp_millis=0) == [3]
         assert since(0) == since(4000) == [0, 1, 2, 3]  # made since then, if all by another clock

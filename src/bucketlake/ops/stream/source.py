@@ -318,8 +318,9 @@ class Source:
         if gone and not self.store.options.get(IGNORE_EXPIRED):
             raise self._expired(at.snapshot)
         if gone:
-            earliest = self.store.earliest_snapshot()
-            return at if earliest is None else self._at(earliest.id)
+            earliest, first = self.store.earliest_snapshot(), self._first()
+            if earliest is not None:
+                return first if first.snapshot > at.snapshot else self._at(earliest.id)
         return at
 
     def _check_history(self, at: Position, remedy: str = NO_MORE) -> None:
