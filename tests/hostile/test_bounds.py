@@ -31,6 +31,7 @@ from bucketlake.format.avro.container import (
 from bucketlake.format.data import thrift
 from bucketlake.format.data.file_format import BatchSize
 from bucketlake.format.data.orc import OrcSource
+from bucketlake.format.data.orc_tail import encode, parse, parts_of, read_tail, replaced
 from bucketlake.format.data.parquet import ParquetSource
 from bucketlake.format.index.deletion_vector import decode_vector
 from bucketlake.format.index.index_manifest import DeletionVectorRange, decode_index_manifest
@@ -381,3 +382,19 @@ def test_a_bound_of_fewer_bytes_than_its_column_has(kind: str, ordered: bool) ->
     with pytest.raises(CorruptError, match="too short.*column=k"):
         ParquetSource(io.BytesIO(forged), [item]).bounds([item])
     assert ParquetSource(io.BytesIO(data), [item]).bounds([item])["k"].mins.null_count == 0
+
+
+@pytest.mark.parametrize("codec", ["uncompressed", "zstd"])
+@pytest.mark.parametrize("rows", [-1, 0, 2, 4, None])
+def test_a_stripe_of_other_rows_than_its_file_says(codec: str, rows: int | None) -> None:
+    """They were missing in reads, and after a compaction for good; below 0 they ended the process. None: no stripe."""
+    written = io.BytesIO()
+    orc.write_table(pa.table({"k": [1, 2, 3]}), written, compression=codec)
+    whole, fields = written.getvalue(), [DataField(0, "k", BIGINT)]
+    tail = read_tail(io.BytesIO(whole))
+    (stripe,) = parts_of(tail.footer, 3)
+    forged = [] if rows is None else [encode(replaced(parse(stripe), {5: rows % 2**64}))]
+    end = tail.closed(replaced(tail.footer, {3: forged}), tail.metadata)
+    assert OrcSource(io.BytesIO(whole), fields).rows == 3
+    with pytest.raises(CorruptError, match="stripes have other rows"):
+        OrcSource(io.BytesIO(whole[: tail.body] + end), fields)

@@ -30,6 +30,7 @@ _FIXED = {FIXED64: 8, FIXED32: 4}
 _LONGEST = 70  # bits of a varint: ten bytes of seven
 _HEADER = 3  # of a chunk
 _MOST_PLAIN = 64 << 20  # of one message
+_MOST_ROWS = (1 << 63) - 1
 _MOST_FIELDS = 1 << 18  # a footer has some for each column and stripe
 NONE, ZLIB, SNAPPY, LZ4, ZSTD = 0, 1, 2, 4, 5
 LONG, TIMESTAMP, TIMESTAMP_INSTANT = 4, 9, 18
@@ -258,6 +259,22 @@ def read_tail(file: BinaryIO) -> Tail:
         parse(unpacked(tail, _at(file, end - footer, footer, size))),
         parse(unpacked(tail, _at(file, end - footer - metadata, metadata, size))),
     )
+
+
+def check_rows(file: BinaryIO) -> None:
+    """CorruptError where a file's stripes do not have the rows that it says: the library gives those of the stripes, and
+    ends the process over a number that none can have. Nothing of a file whose codec no reader here has."""
+    size = file.seek(0, 2)
+    length = _at(file, size - 1, 1, size)[0]
+    postscript = parse(_at(file, size - 1 - length, length, size))
+    told, end = number_of(postscript, 1), size - 1 - length
+    try:
+        footer = parse(unpacked(Tail(0, postscript, [], []), _at(file, end - told, told, size)))
+    except UnsupportedError:
+        return
+    rows = [number_of(parse(stripe), 5) for stripe in parts_of(footer, 3)]
+    if sum(rows) != number_of(footer, 6) or sum(rows) > _MOST_ROWS:
+        raise CorruptError("an orc file's stripes have other rows than it says", rows=sum(rows))
 
 
 def read_stripe(file: BinaryIO, tail: Tail, number: int, columns: range) -> Stripe:
