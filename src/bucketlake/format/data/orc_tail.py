@@ -262,7 +262,7 @@ def read_tail(file: BinaryIO) -> Tail:
 
 
 def check_rows(file: BinaryIO) -> None:
-    """CorruptError where a file's stripes do not have the rows that it says: the library gives those of the stripes, and
+    """CorruptError where a file's stripes have other rows than it says: the library gives those of the stripes, and
     ends the process over a number that none can have. Nothing of a file whose codec no reader here has."""
     size = file.seek(0, 2)
     length = _at(file, size - 1, 1, size)[0]
