@@ -21,14 +21,18 @@ from bucketlake import CorruptError, InvalidError
 from bucketlake.format.avro import zstd
 from bucketlake.format.avro.container import (
     LEAST_LIMIT,
+    Block,
     Header,
     check_schema,
     compress,
     decompress,
+    encode_block,
     encode_header,
     encode_long,
+    read_blocks,
 )
 from bucketlake.format.data import thrift
+from bucketlake.format.data.avro import AvroSource
 from bucketlake.format.data.file_format import BatchSize
 from bucketlake.format.data.orc import OrcSource
 from bucketlake.format.data.orc_tail import encode, parse, parts_of, read_tail, replaced
@@ -398,3 +402,16 @@ def test_a_stripe_of_other_rows_than_its_file_says(codec: str, rows: int | None)
     assert OrcSource(io.BytesIO(whole), fields).rows == 3
     with pytest.raises(CorruptError, match="stripes have other rows"):
         OrcSource(io.BytesIO(whole[: tail.body] + end), fields)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x02x"])
+def test_a_block_without_rows_does_not_end_an_avro_file(data: bytes) -> None:
+    """The rows behind it were missing in reads, and after a compaction for good."""
+    schema = {"type": "record", "name": "r", "fields": [{"name": "k", "type": ["null", "long"]}]}
+    header = Header(schema, "null", bytes(16))
+    blocks = [Block(2, b"\x02\x02\x02\x04"), Block(0, data), Block(1, b"\x02\x06")]
+    file = encode_header(header) + b"".join(encode_block(block, header, 0) for block in blocks)
+    source = AvroSource(io.BytesIO(file), [DataField(0, "k", BIGINT)], most=3)
+    (batch,) = source.batches(BatchSize())
+    assert batch.column("k").to_pylist() == [1, 2, 3]
+    assert [block.rows for block in read_blocks(io.BytesIO(file[len(encode_header(header)) :]), header)] == [2, 1]

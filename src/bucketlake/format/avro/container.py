@@ -156,7 +156,8 @@ def read_blocks(file: BinaryIO, header: Header) -> Iterator[Block]:
         if not 0 <= rows <= len(data):
             raise CorruptError("avro block of more records than bytes", records=rows, bytes=len(data))
         found += rows
-        yield Block(rows, data)
+        if rows:  # at a block without any, libraries take the file to end
+            yield Block(rows, data)
     if header.records is not None and found != header.records:
         raise CorruptError(
             "avro file has a different number of records than it says", found=found, expected=header.records

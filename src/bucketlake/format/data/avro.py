@@ -216,12 +216,14 @@ class AvroSource:
         yield from self._decoded(pending, size)
 
     def _decoded(self, blocks: list[Block], size: BatchSize) -> Iterator[pa.RecordBatch]:
-        if not any(block.rows for block in blocks):
+        if not blocks:
             return
         plain = Header(None, "null", bytes(16))
         data = self._plain + b"".join(encode_block(block, plain, 0) for block in blocks)
         wanted = [WHOLE] if self._nullable else [item.name for item in self._fields]
         rows = pl.read_avro(io.BytesIO(data), columns=wanted).to_arrow().combine_chunks()
+        if rows.num_rows != sum(block.rows for block in blocks):
+            raise CorruptError("an avro file's blocks have other rows than they say", rows=rows.num_rows)
         for batch in rows.to_batches(max_chunksize=size.rows):
             if self._nullable:
                 batch = _members(batch)
