@@ -228,7 +228,7 @@ class ParquetSource:
         leaves = [number for number, name in enumerate(tops) if name in names]
         for number in range(len(self._group_rows)) if leaves else ():
             self._check(number, leaves)
-        check_bounds(self.metadata, frozenset(leaves))
+        check_bounds(self.metadata, leaves)
         return column_bounds(self.metadata, fields)
 
     def codecs(self, groups: int | None = None) -> set[str]:

@@ -6,7 +6,7 @@ Spec: docs/spec/datafile.md#parquet
 from __future__ import annotations
 
 import io
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from decimal import Context, Decimal
 from typing import Any
 
@@ -24,58 +24,47 @@ from bucketlake.types.model import DataField, DataType, Root, arrow_type
 
 _WIDE = Context(prec=76)
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "FLOAT": 4, "DOUBLE": 8}
-_GROUPS, _ORDERS, _COLUMNS, _META, _STATISTICS = (
-    4,
-    7,
-    1,
-    3,
-    12,
-)  # in FileMetaData, RowGroup, ColumnChunk, ColumnMetaData
+_GROUPS, _COLUMNS, _META, _STATISTICS = 4, 1, 3, 12  # in FileMetaData, RowGroup, ColumnChunk, ColumnMetaData
 _PAIRS = (1, 2), (5, 6)  # in Statistics: bounds in no order, and in the column's
 
 
-def check_bounds(metadata: pq.FileMetaData, leaves: Container[int]) -> None:
+def check_bounds(metadata: pq.FileMetaData, leaves: Iterable[int]) -> None:
     """CorruptError where a bound of one of these columns is shorter than a value of its type: asked for it, the C++
-    library ends the process. The footer is looked at as that library has read it."""
-    columns = [metadata.schema.column(leaf) for leaf in range(metadata.num_columns)]
-    widths = [
-        one.length if one.physical_type == "FIXED_LEN_BYTE_ARRAY" else _WIDTHS.get(one.physical_type, 0)
-        for one in columns
-    ]
-    if not any(width and leaf in leaves for leaf, width in enumerate(widths)):
+    library ends the process. The footer is looked at as that library has read it, as far as these columns go."""
+    columns = {leaf: metadata.schema.column(leaf) for leaf in leaves}
+    widths = {
+        leaf: one.length if one.physical_type == "FIXED_LEN_BYTE_ARRAY" else _WIDTHS[one.physical_type]
+        for leaf, one in columns.items()
+        if one.physical_type in (*_WIDTHS, "FIXED_LEN_BYTE_ARRAY")
+    }
+    if not widths:
         return
     written = io.BytesIO()
     metadata.write_metadata_file(written)
-    ordered = False
-    shortest: dict[tuple[int, int], int] = {}  # by leaf and the number of a pair
-    walk = Walk(written.getvalue()[len(MAGIC) :])
-    for number, kind in walk.fields((_GROUPS, _ORDERS)):
-        if number == _ORDERS:
-            ordered = True
-            walk.skip(kind)
-            continue
-        for _ in walk.values():
-            for leaf, sizes in _bounds_of_group(walk, leaves):
-                for pair, names in enumerate(_PAIRS):
-                    if all(name in sizes for name in names):
-                        size = min(sizes[name] for name in names)
-                        shortest[leaf, pair] = min(size, shortest.get((leaf, pair), size))
-    for leaf, column in enumerate(columns):
-        found = shortest.get((leaf, int(ordered)), widths[leaf])
-        if found < widths[leaf]:
-            raise CorruptError("a bound of a column is too short for its type", column=column.path, bytes=found)
+    for leaf, sizes in _sizes(Walk(written.getvalue()[len(MAGIC) :]), widths, metadata.num_row_groups):
+        found = min(
+            (sizes[name] for pair in _PAIRS if all(one in sizes for one in pair) for name in pair), default=None
+        )
+        if found is not None and found < widths[leaf]:
+            path = columns[leaf].path
+            raise CorruptError("a bound of a column is too short for its type", column=path, bytes=found)
 
 
-def _bounds_of_group(walk: Walk, leaves: Container[int]) -> Iterator[tuple[int, dict[int, int]]]:
-    """By column of the row group that begins here the bytes of what its statistics say."""
-    for _ in walk.fields((_COLUMNS,)):
-        for leaf in walk.values():
-            if leaf not in leaves:
-                walk.skip(STRUCT)
-                continue
-            for _ in walk.fields((_META,)):
-                for _ in walk.fields((_STATISTICS,)):
-                    yield leaf, {name: walk.size() for name, _ in walk.fields((1, 2, 5, 6))}
+def _sizes(walk: Walk, leaves: Collection[int], groups: int) -> Iterator[tuple[int, dict[int, int]]]:
+    """By column of each row group the bytes of what its statistics say, by their ids."""
+    last = max(leaves)
+    for _ in walk.fields((_GROUPS,)):
+        for group in walk.values():
+            for _ in walk.fields((_COLUMNS,)):
+                for leaf in walk.values():
+                    if leaf in leaves:
+                        for _ in walk.fields((_META,)):
+                            for _ in walk.fields((_STATISTICS,)):
+                                yield leaf, {name: walk.size() for name, _ in walk.fields((1, 2, 5, 6))}
+                    else:
+                        walk.skip(STRUCT)
+                    if leaf == last and group == groups - 1:
+                        return  # what is left says nothing of them
 
 
 def column_bounds(metadata: pq.FileMetaData, fields: Sequence[DataField]) -> dict[str, Bounds]:
