@@ -17,6 +17,7 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.document import Document
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
+from pyspark.sql.types import StringType, StructField, StructType
 
 import bucketlake
 from bucketlake.cli import main
@@ -176,6 +177,7 @@ class _Fetching:
     comes before there is a job."""
 
     columns = ("x",)
+    schema = StructType([StructField("x", StringType())])
     catalog = None
 
     def __init__(self, late: int) -> None:
@@ -273,6 +275,30 @@ def test_answers_and_statuses(
     assert status == 1
     assert "X" in err
     assert "\tat " not in err
+
+
+@pytest.mark.spark
+def test_moments_in_the_zone_of_the_session(classic: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    """In tables, also within other values; in UTC for programs, beside values that Arrow has no type for, too."""
+    runner: Any = running.Runner(_Start(classic), Console("table"))  # type: ignore[arg-type]
+    at, other = "timestamp'2026-01-01 10:00:00'", "timestamp_ntz'2026-01-01 09:00:00'"
+    nested = f"array(named_struct('x', {at})) b, map({at}, interval '1' month) c"
+    zone = str(classic.spark.conf.get("spark.sql.session.timeZone"))
+    classic.spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        assert runner.script(f"SELECT {at} A, {at} a, {other} n, {nested.split(', map')[0]}") == 0
+        head, values = capsys.readouterr().out.splitlines()
+        assert head.split() == ["A", "a", "n", "b"]
+        shown = "2026-01-01T10:00:00.000000"
+        assert values.split() == [shown, shown, "2026-01-01T09:00:00.000000", f'[{{"x":"{shown}"}}]']
+        runner.form = "jsonl"
+        assert runner.script(f"SELECT {at} a, {other} n, {nested}") == 0
+        row = json.loads(capsys.readouterr().out)
+    finally:
+        classic.spark.conf.set("spark.sql.session.timeZone", zone)
+    utc = "2026-01-01T15:00:00.000000Z"
+    assert (row["a"], row["n"], row["b"]) == (utc, "2026-01-01T09:00:00.000000", [{"x": utc}])
+    assert "INTERVAL '1' MONTH" in row["c"]
 
 
 def test_helpers_are_documented() -> None:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import io
 import os
 import pydoc
+import re
 import sys
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
 
 from bucketlake.amounts import span_text
 from bucketlake.cli.answer import Streamed
@@ -27,13 +26,15 @@ from bucketlake.cli.warehouse import open_warehouse
 from bucketlake.env.env import SystemClock
 from bucketlake.errors import BucketlakeError
 from bucketlake.events import bus
-from bucketlake.lazy import lazy, pc
+from bucketlake.lazy import lazy
 from bucketlake.traces import message
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from bucketlake.catalog import Catalog
     from bucketlake.cli import rows as row_output
-    from bucketlake.spark import quiet
+    from bucketlake.spark import instants, quiet
     from bucketlake.spark import session as sessions
     from bucketlake.spark.session import Lake
     from bucketlake.sql.query import retold
@@ -42,12 +43,14 @@ else:
     row_output = lazy("bucketlake.cli.rows")
     scripts = lazy("bucketlake.sql.text.pieces")
     retold = lazy("bucketlake.sql.query.retold")
+    instants = lazy("bucketlake.spark.instants")
     quiet = lazy("bucketlake.spark.quiet")
     sessions = lazy("bucketlake.spark.session")
 sql = lazy("bucketlake.sql")
 
 SHOWN = 1000  # rows at the prompt
 _SCREEN = (80, 24)
+_MONTHS = re.compile(r"\binterval\b(?! (day|hour|minute|second))")
 
 
 class Start:
@@ -179,22 +182,19 @@ class Runner:
     def _rows(self, frame: Any) -> tuple[pa.Table, bool]:
         """The rows that are written, and whether there are more."""
         wanted = frame if self.limit is None else frame.limit(self.limit + 1)
+        if self.form == "table":
+            wanted = instants.on_clocks(wanted)
         try:
             found = wanted.toArrow()
         except Exception as error:
             if "UNSUPPORTED" not in str(error):
                 raise
-            texts = [
-                f"CAST(`{name.replace('`', '``')}` AS STRING) AS `{name.replace('`', '``')}`" for name in frame.columns
-            ]
-            found = wanted.selectExpr(*texts).toArrow()  # types that Arrow has not
+            found = _texts(wanted).toArrow()
         more = self.limit is not None and found.num_rows > self.limit
         found = found.slice(0, self.limit) if more else found
         return found.rename_columns(_distinct(found.column_names)), more
 
     def _write(self, found: pa.Table) -> None:
-        if self.form == "table":
-            found = _in_local_time(found)
         rows = Streamed(found.schema, iter(found.to_batches()))
         if not self.is_paged or self.form == "arrow":
             row_output.write(rows, self.form, sys.stdout)
@@ -227,6 +227,17 @@ class Runner:
         return FAILED
 
 
+def _texts(frame: Any) -> Any:
+    """Rows with texts for what Arrow has no type for: lengths of time in months. Others are written as ever."""
+    names = [str(place) for place in range(len(frame.columns))]
+    odd = [_MONTHS.search(field.dataType.simpleString()) is not None for field in frame.schema]
+    cast = [
+        f"CAST(`{name}` AS STRING)" if one or not any(odd) else f"`{name}`"
+        for name, one in zip(names, odd, strict=True)
+    ]
+    return frame.toDF(*names).selectExpr(*cast).toDF(*frame.columns)
+
+
 def _distinct(names: list[str]) -> list[str]:
     """Names of columns, each once: JSON and CSV know columns by them."""
     seen: set[str] = set()
@@ -240,15 +251,6 @@ def _distinct(names: list[str]) -> list[str]:
         seen.add(fresh)
         made.append(fresh)
     return made
-
-
-def _in_local_time(found: pa.Table) -> pa.Table:
-    """Moments in the session's time zone, as Spark shows them."""
-    for place, field in enumerate(found.schema):
-        if pa.types.is_timestamp(field.type) and field.type.tz is not None:
-            local = found.column(place).cast(pa.timestamp(field.type.unit, field.type.tz))
-            found = found.set_column(place, field.name, pc.local_timestamp(local))
-    return found
 
 
 def _page(text: str) -> None:
