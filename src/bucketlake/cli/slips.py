@@ -26,8 +26,9 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("timestamp", "timestamp-as-of", "time"), ("--as-of", "--older-than")),
     **dict.fromkeys(("select", "fields", "cols", "project"), ("--columns",)),
     **dict.fromkeys(("schema", "ddl"), ("--columns", "--type")),
-    **dict.fromkeys(("out", "file", "to", "path"), ("--output",)),
-    **dict.fromkeys(("path", "root", "catalog", "dir", "location"), ("--warehouse",)),
+    **dict.fromkeys(("out", "file", "to"), ("--output",)),
+    "path": ("--output", "--warehouse"),
+    **dict.fromkeys(("root", "catalog", "dir", "location"), ("--warehouse",)),
     **dict.fromkeys(("set", "property", "prop", "options", "config"), ("--option", "--table-option", "--conf")),
     **dict.fromkeys(("simulate", "preview", "dryrun", "noop"), ("--dry-run",)),
     **dict.fromkeys(("sep", "separator", "field-delimiter"), ("--delimiter",)),
@@ -64,7 +65,7 @@ def option_told(context: click.Context, error: click.NoSuchOption, words: Sequen
     """What is wrong with an option that this command, or group of commands, does not have."""
     command, given = context.command, _as_written(error.option_name, words)
     said = f"No such option {given!r}."
-    near = _nearest(given, _options(command))
+    near = _withheld(command, given) or _nearest(given, _options(command))
     if near:
         return f"{said} Did you mean {_alternatives(near)}?"
     if isinstance(command, click.Group):
@@ -72,6 +73,14 @@ def option_told(context: click.Context, error: click.NoSuchOption, words: Sequen
     if "full".startswith(_bare(given)) and "--minor" in _options(command):
         return f"{said} It is what {command.name} does without '--minor'."
     return said
+
+
+def _withheld(command: click.Command, given: str) -> list[str]:
+    """What says that there is to be none, where `--no-…` was written and the option takes that word."""
+    bare = _bare(given)
+    meant = (f"--{bare.removeprefix('no-')}", *_OPTIONS.get(bare.removeprefix("no-"), ()))
+    options = [one for one in command.params if isinstance(one, click.Option) and "`none`" in (one.help or "")]
+    return [f"{name} none" for one in options for name in one.opts if bare.startswith("no-") and name in meant]
 
 
 def _as_written(option: str, words: Sequence[str]) -> str:
