@@ -12,10 +12,12 @@ import pytest
 from pyspark.errors import SparkRuntimeException
 from tests.cli.conftest import HOSTILE, Run
 
+import bucketlake
 from bucketlake.cli.files import Shape, Target, written
 from bucketlake.cli.output import Console
 from bucketlake.cli.text import Look, table
 from bucketlake.env.object_store import storage_for
+from bucketlake.schema.change import AddColumn, DropColumn, RenameColumn, UpdateColumnType
 
 READS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("databases",): ("db", "default"),
@@ -78,6 +80,24 @@ def test_values_of_json(run: Run, shared: str) -> None:
     assert (planned["files"], planned["files_in_all"]) == (1, 6)
     rows = run("cat", "db.orders", "--json", warehouse=shared).json
     assert {row["id"]: row["city"] for row in rows} == {0: "Oslo", 1: "Oslo", 2: "Oslo", 3: "Rome", 4: HOSTILE}
+
+
+def test_schemas_know_columns_by_their_ids(run: Run, tmp_path: Path) -> None:
+    """As the web page does: a rename is no column that went and another that came."""
+    root = str(tmp_path / "wh")
+    table = bucketlake.open(root).create_table(
+        "t", pa.schema([("a", pa.int32()), ("fare", pa.int32()), ("x", pa.int8())])
+    )
+    table = table.alter(RenameColumn("fare", "amount"), UpdateColumnType("amount", "BIGINT"))
+    table.alter(DropColumn("x"), AddColumn("x", "STRING"))
+    told = [
+        (one["added"], one["removed"], one["changed"]) for one in run("schemas", "t", "--json", warehouse=root).json
+    ]
+    first, second, third = told
+    assert first == ([], [], [])
+    assert second == ([], [], ["fare → amount", "amount INT → BIGINT"])
+    assert third == (["x STRING"], ["x TINYINT"], [])
+    assert "fare → amount" in run("schemas", "t", warehouse=root).out
 
 
 def test_rows_as_they_were(run: Run, shared: str) -> None:

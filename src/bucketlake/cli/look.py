@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from bucketlake.cli.answer import Facts, Rows, UsageError, columns, local_millis, shown
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from bucketlake.ops.system import history
     from bucketlake.ops.table import parallel as threads
     from bucketlake.options import options as known_options
+    from bucketlake.report import definition
+    from bucketlake.report.facts import ColumnChange
     from bucketlake.types import model
 else:
     catalogs = lazy("bucketlake.catalog")
@@ -30,6 +32,7 @@ else:
     threads = lazy("bucketlake.ops.table.parallel")
     history = lazy("bucketlake.ops.system.history")
     known_options = lazy("bucketlake.options.options")
+    definition = lazy("bucketlake.report.definition")
     model = lazy("bucketlake.types.model")
 
 
@@ -169,18 +172,26 @@ def schemas(given: Schemas) -> Rows:
     store = given.plain_table().store
     found = [history.stored_schema(store, number) for number in store.schema_ids()]
     rows = []
-    before: set[str] = set()
+    before = found[0].fields if found else ()
     for one in found:
-        names = [f"{item.name} {model.type_text(item.type)}" for item in one.fields]
-        rows.append((one.id, one.time_millis, len(one.fields), *_changed(before, names), redact_options(one.options)))
-        before = set(names)
+        changed = _changed(definition.column_changes(before, one.fields))
+        rows.append((one.id, one.time_millis, len(one.fields), *changed, redact_options(one.options)))
+        before = one.fields
     return Rows(rows)
 
 
-def _changed(before: set[str], names: list[str]) -> tuple[list[str], list[str]]:
-    if not before:
-        return [], []
-    return [name for name in names if name not in before], sorted(before - set(names))
+def _changed(changes: Sequence[ColumnChange]) -> tuple[list[str], list[str], list[str]]:
+    """Columns that came, that went, and what became of others, as texts."""
+    added = [f"{one.column} {one.after}" for one in changes if one.change == "added"]
+    removed = [f"{one.column} {one.before}" for one in changes if one.change == "dropped"]
+    return added, removed, [_became(one) for one in changes if one.change not in ("added", "dropped")]
+
+
+def _became(one: ColumnChange) -> str:
+    if one.change == "renamed":
+        return f"{one.before} → {one.after}"
+    word = "" if one.change == "type" else f" {one.change}"
+    return f"{one.column}{word} {one.before or 'none'} → {one.after or 'none'}"
 
 
 class Options(OfTable, WithFormat):
@@ -272,7 +283,8 @@ def register(app: Group) -> None:
         created="time: when it was made",
         columns="count: number of columns",
         added="list: columns, with their types, that the schema before had not",
-        removed="list: columns that only the schema before had",
+        removed="list: columns, with their types, that only the schema before had",
+        changed="list: what became of others: a new name (`a → b`), type, place, comment, default",
         options="map: options; secrets as ***",
     )
     add(app, schemas, panel=READING, answers=("rows", schema))

@@ -1,11 +1,12 @@
 """What a table is and came to be: columns at a glance, its schemas one after the other, its options.
 
 overview(store, name) -> Overview      evolution(store) -> Evolution      settings(store) -> [Setting]
+column_changes(before, after) -> [ColumnChange]
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from bucketlake.errors import BucketlakeError, InvalidError
 from bucketlake.file_names import number_of
@@ -108,13 +109,14 @@ def evolution(store: Store, limit: int = MOST_SCHEMAS) -> Evolution:
 
 
 def _step(last: TableSchema | None, schema: TableSchema, *, current: bool) -> SchemaStep:
+    changes = column_changes(() if last is None else last.fields, schema.fields)
     before = {} if last is None else _named(last)
     after = _named(schema)
     told = [OptionChange(key, before.get(key), after.get(key)) for key in sorted({*before, *after})]
     return SchemaStep(
         id=schema.id,
         time=schema.time_millis,
-        columns=_columns(() if last is None else last.fields, schema.fields),
+        columns=[_shortened(one) for one in changes[:MOST_COLUMNS]],
         options=[one for one in told if one.before != one.after][:MOST_SETTINGS],
         fields=len(schema.fields),
         current=current,
@@ -129,14 +131,20 @@ def _named(schema: TableSchema) -> dict[str, str]:
     return {**options, **texts, **({"comment": cut(schema.comment)} if schema.comment else {})}
 
 
-def _columns(before: tuple[DataField, ...], after: tuple[DataField, ...]) -> list[ColumnChange]:
+def _shortened(one: ColumnChange) -> ColumnChange:
+    before, after = (None if text is None else cut(text) for text in (one.before, one.after))
+    return ColumnChange(cut(one.column), one.change, before, after)
+
+
+def column_changes(before: Sequence[DataField], after: Sequence[DataField]) -> list[ColumnChange]:
+    """What became of columns from one schema to another; a column is known by its id, whatever its name."""
     old = {field.id: field for field in before}
     new = {field.id: field for field in after}
-    found = [ColumnChange(cut(f.name), "dropped", cut(type_text(f.type)), None) for f in before if f.id not in new]
+    found = [ColumnChange(f.name, "dropped", type_text(f.type), None) for f in before if f.id not in new]
     for field in after:
         known = old.get(field.id)
         if known is None:
-            found.append(ColumnChange(cut(field.name), "added", None, cut(type_text(field.type))))
+            found.append(ColumnChange(field.name, "added", None, type_text(field.type)))
         else:
             found += _changes(known, field)
     kept = [field.id for field in before if field.id in new]
@@ -145,12 +153,11 @@ def _columns(before: tuple[DataField, ...], after: tuple[DataField, ...]) -> lis
     # What moved: all that is not in the longest stretch that kept its order would be exact; a first difference tells.
     moved = next((number for place, number in enumerate(order) if places[number] != place), None)
     if moved is not None:
-        found.append(ColumnChange(cut(new[moved].name), "moved", str(places[moved]), str(order.index(moved))))
-    return found[:MOST_COLUMNS]
+        found.append(ColumnChange(new[moved].name, "moved", str(places[moved]), str(order.index(moved))))
+    return found
 
 
 def _changes(old: DataField, new: DataField) -> list[ColumnChange]:
-    name = cut(new.name)
     kinds = [type_text(field.type.with_nullable(True)) for field in (old, new)]
     null = ["NULL" if field.type.nullable else "NOT NULL" for field in (old, new)]
     pairs = (
@@ -160,11 +167,7 @@ def _changes(old: DataField, new: DataField) -> list[ColumnChange]:
         ("comment", old.description, new.description),
         ("default", old.default, new.default),
     )
-    return [
-        ColumnChange(name, change, None if a is None else cut(a), None if b is None else cut(b))
-        for change, a, b in pairs
-        if a != b
-    ]
+    return [ColumnChange(new.name, change, a, b) for change, a, b in pairs if a != b]
 
 
 # ---------------------------------------------------------------------------------------------- options
