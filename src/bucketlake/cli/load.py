@@ -17,6 +17,7 @@ from bucketlake.cli.progress import Drawn
 from bucketlake.cli.text import clean, count
 from bucketlake.cli.warehouse import InWarehouse, names_in, open_warehouse, pairs_of, told_options
 from bucketlake.errors import AlreadyExistsError, InvalidError, did_you_mean
+from bucketlake.events import bus
 from bucketlake.lazy import lazy
 from bucketlake.ops.progress import Meter
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from bucketlake.cli import files, infer, loading, sources
     from bucketlake.cli.loading import Incoming
     from bucketlake.cli.sources import Source
-    from bucketlake.format.metadata.snapshot import Snapshot
     from bucketlake.ops.check import remedy as remedies
     from bucketlake.ops.migrate import source as migrating
     from bucketlake.table import Table
@@ -121,7 +121,8 @@ def import_(given: Import) -> Facts:
 
     Types are found out from all rows. Without --key a column that is named like a key becomes it where all its values
     are proved to differ, else the table has none. The rows are there in one commit, or not at all. Options that nobody
-    knows are told of, and kept.
+    knows are told of, and kept. Tables hold times of day in milliseconds: finer ones are refused, unless they are to be
+    text (--type t=STRING).
     """
     if given.if_exists not in EXISTING:
         raise UsageError("no such way", if_exists=given.if_exists, remedy=f"one of {', '.join(EXISTING)}")
@@ -143,7 +144,11 @@ def import_(given: Import) -> Facts:
 
 
 def _there(catalog: catalogs.Catalog, name: str) -> bool:
-    return catalog.database_exists(catalogs.parse_name(name).database) and catalog.table_exists(name)
+    return _has_database(catalog, name) and catalog.table_exists(name)
+
+
+def _has_database(catalog: catalogs.Catalog, name: str) -> bool:
+    return catalog.database_exists(catalogs.parse_name(name).database)
 
 
 def _files(given: Import) -> tuple[str, list[Source]]:
@@ -151,6 +156,7 @@ def _files(given: Import) -> tuple[str, list[Source]]:
     names = list(given.names)
     if len(names) > 1:
         table = names.pop()
+        _refuse_file(given, table)
     elif files.is_standard(names[0]):
         raise UsageError("which table?", remedy="name it behind the file: bucketlake import - TABLE")
     else:
@@ -161,6 +167,20 @@ def _files(given: Import) -> tuple[str, list[Source]]:
     if not found:
         raise InvalidError("no files", path=names[0], remedy=f"a folder's {', '.join(files.FILE_FORMATS)} are taken")
     return table, found
+
+
+def _refuse_file(given: Import, name: str) -> None:
+    """UsageError where a file stands in the place of the table: its rows would be left out."""
+    if files.is_standard(name):
+        raise UsageError("which table?", remedy=f"name it behind the files: … {name} TABLE")
+    storage, path = files.place_of(name, given.catalog.options)
+    info = storage.info(path)
+    if info is not None and not info.is_dir:
+        remedy = f"name it behind the files: … {shlex.quote(name)} TABLE; a table of this name is default.NAME"
+        raise UsageError("which table? The last name is that of a file", file=name, remedy=remedy)
+    if info is None and files.is_known(name) and not _has_database(given.catalog, name):
+        remedy = "look at the path, and name the table behind it; or create its database first"
+        raise UsageError("the last name is neither a file nor a table of a database", name=name, remedy=remedy)
 
 
 def _sources(given: Import, name: str) -> list[Source]:
@@ -262,7 +282,7 @@ def _reason(given: Import, key: list[str], proved: str | None) -> str:
     if given.key is not None:
         return f"key {', '.join(key)}" if key else "no key"
     if key:
-        return f"key {key[0]}, whose values all differ"
+        return f"key {key[0]}, whose values all differ (--key none: no key)"
     return "no key" if proved is None else f"no key ({proved} is unique, too: --key {shlex.quote(proved)} makes it one)"
 
 
@@ -300,7 +320,9 @@ def _added(given: Import, table: Table, found: list[Source], meter: Meter) -> Fa
         return _told(values, f"would {given.if_exists} rows of {table.name}", given)
     if given.if_exists == "replace":
         confirmed(f"Replace all rows of {table.name}?", given.yes)
-    return _stored(given, table, looked, given.if_exists, meter, (values, ""))
+    keyed = given.if_exists == "append" and bool(schema.primary_keys)
+    reason = f"rows of one {', '.join(schema.primary_keys)} are one ({_engine(table)})" if keyed else ""
+    return _stored(given, table, looked, given.if_exists, meter, (values, reason))
 
 
 def _stored(
@@ -312,8 +334,22 @@ def _stored(
     for one in looked.sources:
         one.passed[0] = 0
     given.__dict__["_was"] = (table.name, 0 if how == "create" else table.store.latest_snapshot_id() or 0)
-    snapshot = loading.store_rows(given.catalog, table, loading.rows_of(looked, _tell(meter)), how)
-    _tell_of_equal_keys(given, table, snapshot, meter.now.rows, how)
+    written: list[int] = []
+
+    def note(event: bus.Event) -> None:
+        if isinstance(event, bus.WriteCommitted):
+            written.append(event.added_rows)
+
+    stop = bus.subscribe(note, bus.WriteCommitted)
+    try:
+        snapshot = loading.store_rows(given.catalog, table, loading.rows_of(looked, _tell(meter)), how)
+    finally:
+        stop()
+    if snapshot is not None and table.schema.primary_keys:
+        # What is there stays beside rows that are added, until a compaction.
+        _tell_of_equal_keys(
+            given, table, sum(written) if how == "append" else snapshot.total_record_count, meter.now.rows
+        )
     values |= {
         "rows": meter.now.rows,
         "snapshot": None if snapshot is None else snapshot.id,
@@ -324,14 +360,15 @@ def _stored(
     return _told(values, f"{verb} {count(meter.now.rows, 'row')} {to} {table.name}{rest}", given)
 
 
-def _tell_of_equal_keys(given: Import, table: Table, snapshot: Snapshot | None, rows: int, how: str) -> None:
-    """A warning where rows of a new table's key are fewer than were read."""
-    if how == "append" or snapshot is None or not table.schema.primary_keys:
-        return
-    stored = snapshot.total_record_count
+def _tell_of_equal_keys(given: Import, table: Table, stored: int, rows: int) -> None:
+    """A warning where rows of a table's key are fewer than were read."""
     if stored < rows:
-        key, engine = ", ".join(table.schema.primary_keys), str(table.store.options.get("merge-engine"))
+        key, engine = ", ".join(table.schema.primary_keys), _engine(table)
         given.console.warn(f"rows with the same {key} became one: {rows:,} rows, {stored:,} records ({engine})")
+
+
+def _engine(table: Table) -> str:
+    return str(table.store.options.get("merge-engine"))
 
 
 def _values(name: str, looked: Incoming, shape: tuple[list[str], list[str], int | None]) -> dict[str, Any]:
