@@ -175,6 +175,26 @@ def test_uuids_are_text(run: Run, folder: Path) -> None:
     assert (rows["v"].to_pylist(), rows["l"].to_pylist()) == (expected, [[value] for value in expected])
 
 
+def test_times_of_day_are_not_cut(run: Run, folder: Path) -> None:
+    """Tables have milliseconds; what lay below was lost, of a column told as TIME(6) or TIME(9)."""
+    whole, fine = dt.time(10, 0, 0, 5000), dt.time(10, 0, 0, 5001)
+    kinds = [pa.time64("us"), pa.map_(pa.string(), pa.time64("us")), pa.struct([("x", pa.time64("us"))])]
+    for name, kind in zip(("plain", "map", "struct"), kinds, strict=True):
+        stored = {}
+        for number, value in enumerate((whole, fine)):
+            stored[number] = {"plain": value, "map": [("k", value)], "struct": {"x": value}}[name]
+            pq.write_table(pa.table({"t": pa.array([stored[number]], kind)}), f"{number}.parquet")
+        done = run("import", "0.parquet", name, "--json", warehouse="wh")
+        assert "TIME(3)" in done.json["columns"]["t"], done.err
+        assert bucketlake.open("wh").table(name).to_arrow()["t"].to_pylist() == [stored[0]]
+        for table in (name, "fine"):
+            refused = run("import", "1.parquet", table, "--if-exists", "append", warehouse="wh")
+            assert (refused.status, "would lose data" in refused.err) == (1, True)
+    again = run("import", "1.parquet", "text", "--type", "t=ROW<x STRING>", warehouse="wh")
+    assert again.status == 0, again.err
+    assert bucketlake.open("wh").table("text").to_arrow().to_pylist() == [{"t": {"x": "10:00:00.005001"}}]
+
+
 def test_every_format(run: Run, folder: Path) -> None:
     rows = pa.table({"id": pa.array([1, 2], pa.int32()), "b": ["x", None], "u": pa.array([1, 2], pa.uint64())})
     pq.write_table(rows, "p.parquet")
@@ -260,6 +280,35 @@ def test_rows_that_became_one_are_told(run: Run, folder: Path) -> None:
     Path("wide.csv").write_bytes("a,b\n1,ü\n".encode("utf-16"))
     assert "--encoding utf-16" in run("import", "wide.csv", warehouse="wh").err
     assert run("import", "wide.csv", "--encoding", "utf-16", "--json", warehouse="wh").json["rows"] == 1
+
+
+def test_rows_that_are_added_and_became_one_are_told(run: Run, folder: Path) -> None:
+    Path("lines.csv").write_text("order_id,v\n1,a\n2,b\n")
+    first = run("import", "lines.csv", "lines", warehouse="wh")
+    assert "key order_id, whose values all differ (--key none: no key)" in first.out
+    Path("more.csv").write_text("order_id,v\n3,a\n3,b\n")
+    more = run("import", "more.csv", "lines", "--if-exists", "append", warehouse="wh")
+    assert "same order_id became one: 2 rows, 1 records (deduplicate)" in more.err
+    again = run("import", "lines.csv", "lines", "--if-exists", "append", warehouse="wh")
+    assert again.err == "" and "rows of one order_id are one (deduplicate)" in again.out
+    assert bucketlake.open("wh").table("lines").to_arrow().num_rows == 3
+
+
+def test_a_file_is_no_name_of_a_table(run: Run, folder: Path) -> None:
+    """Its rows were left out, and a database came of its name."""
+    Path("corrections.csv").write_text("id,zip\n9,1\n")
+    for last in ("corrections.csv", str(folder / "corrections.csv"), "-"):
+        refused = run("import", "trips.csv", last, "--key", "id", warehouse="wh")
+        assert (refused.status, "which table?" in refused.err) == (2, True), refused.err
+    typo = run("import", "trips.csv", "corections.csv", "--key", "id", warehouse="wh")
+    assert (typo.status, "neither a file" in typo.err, Path("wh").exists()) == (2, True, False)
+    Path("trips").mkdir()
+    assert (
+        run("import", "trips.csv", "corrections.csv", "trips", "--key", "id", "--json", warehouse="wh").json["rows"]
+        == 4
+    )
+    assert run("create", "events.json", "--columns", "id BIGINT, zip STRING", warehouse="wh").status == 0
+    assert run("import", "corrections.csv", "events.json", "--if-exists", "append", warehouse="wh").status == 0
 
 
 def test_what_is_said_goes_before_what_is_found(run: Run, folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import random
 from decimal import Decimal
@@ -60,11 +61,13 @@ def made(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Imports a file, and returns the types of the table's columns, and its rows."""
     monkeypatch.chdir(tmp_path)
 
-    def imported(text: str, *more: str, name: str = "t.jsonl") -> tuple[list[str], list[dict[str, Any]]]:
+    def imported(
+        text: str, *more: str, name: str = "t.jsonl", table: str = "t"
+    ) -> tuple[list[str], list[dict[str, Any]]]:
         Path(name).write_text(text)
-        done = run("import", name, "t", "--json", *more, warehouse="wh")
+        done = run("import", name, table, "--json", *more, warehouse="wh")
         assert done.status == 0, done.err
-        return list(done.json["columns"].values()), bucketlake.open("wh").table("t").to_arrow().to_pylist()
+        return list(done.json["columns"].values()), bucketlake.open("wh").table(table).to_arrow().to_pylist()
 
     return imported
 
@@ -92,6 +95,28 @@ def test_whole_numbers_keep_their_digits(made: Any) -> None:
 def test_values_of_an_array_are_as_in_lines(made: Any) -> None:
     big = 12345678901234567890
     assert made(f'[{{"id":{big},"t":"2024-01-01T10:00:00"}}]', name="t.json")[0] == ["DECIMAL(38, 0)", "TIMESTAMP(0)"]
+
+
+def test_dates_are_dates_as_in_a_csv(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    day, moment = dt.date(2026, 1, 1), dt.datetime(2026, 1, 1)
+    line = '{"id":1,"d":"2026-01-01","t":"2026-01-01","r":{"d":"2026-01-01","n":0.5},"l":["2026-01-01"],"s":"2026-01-01"}\n'
+    rest = '{"id":2,"d":null,"t":"2026-01-02T10:00:00","r":{"d":null},"l":[],"s":"x"}\n'
+    for block in (1 << 20, 16):  # in one piece, and a line at a time
+        monkeypatch.setattr(json_lines, "BLOCK", block)
+        types, rows = made(line + rest, name=f"{block}.jsonl", table=f"t{block}")
+        assert types == ["BIGINT", "DATE", "TIMESTAMP(0)", "ROW<`d` DATE, `n` DOUBLE>", "ARRAY<DATE>", "STRING"]
+        first = {"id": 1, "d": day, "t": moment, "r": {"d": day, "n": 0.5}, "l": [day], "s": "2026-01-01"}
+        assert min(rows, key=lambda row: row["id"]) == first
+
+
+def test_what_is_to_be_text_is_the_text_that_stands_there(made: Any) -> None:
+    """`2026-01-01T10:00:00Z` became `2026-01-01 10:00:00Z`, a date a midnight."""
+    line = '{"id":1,"a":"2026-01-01","b":"2026-01-01T10:00:00Z","l":["2026-01-01"]}\n'
+    typed = [word for one in ("a=STRING", "b=STRING", "l=ARRAY<STRING>") for word in ("--type", one)]
+    row = {"id": 1, "a": "2026-01-01", "b": "2026-01-01T10:00:00Z", "l": ["2026-01-01"]}
+    assert made(line, *typed)[1] == [row]
+    cells = 'id,a,b,l\n1,2026-01-01,2026-01-01T10:00:00Z,"[""2026-01-01""]"\n'
+    assert made(cells, *typed, name="c.csv", table="c")[1] == [row]
 
 
 def test_types_of_members_hold_the_values_of_all_lines(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:

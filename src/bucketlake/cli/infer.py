@@ -20,7 +20,7 @@ import pyarrow as pa
 from bucketlake.amounts import size_text
 from bucketlake.cli.answer import UsageError
 from bucketlake.cli.json_lines import values_of
-from bucketlake.cli.nested import cast_members, of_text
+from bucketlake.cli.nested import DAY, cast_members, of_text
 from bucketlake.format.numbers import distinct
 from bucketlake.lazy import pc, pl
 from bucketlake.options.options import parse_memory_size
@@ -32,16 +32,15 @@ __all__ = [
 
 NOTHING = ("", "NULL", "null", "NA", "N/A", "#N/A", "nan", "NaN", "None")  # in columns that are no text
 TARGET = parse_memory_size("512 mb")  # of data in a bucket
-_DAY = r"\d{4}-\d{2}-\d{2}"
 _CLOCK = r"\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?"
 # In the order of preference: type, what its texts look like.
 _LOOKS: tuple[tuple[pa.DataType, str], ...] = (
     (pa.bool_(), "^(true|false|True|False|TRUE|FALSE)$"),
     (pa.int64(), r"^(0|-?[1-9]\d{0,18})$"),
     (pa.float64(), r"^-?((0|[1-9]\d*)(\.\d*)?|\.\d+)([eE][+-]?\d+)?$"),
-    (pa.date32(), f"^{_DAY}$"),
-    (pa.timestamp("us"), rf"^{_DAY}([ T]{_CLOCK})?$"),
-    (pa.timestamp("us", "UTC"), rf"^{_DAY}[ T]{_CLOCK}(Z|[+-]\d{{2}}:?\d{{2}})$"),
+    (pa.date32(), f"^{DAY}$"),
+    (pa.timestamp("us"), rf"^{DAY}([ T]{_CLOCK})?$"),
+    (pa.timestamp("us", "UTC"), rf"^{DAY}[ T]{_CLOCK}(Z|[+-]\d{{2}}:?\d{{2}})$"),
 )
 _WHOLE = r"^-?\d+$"
 # What texts look like that an option makes more of.
@@ -175,7 +174,7 @@ def converted(texts: pa.Array, kind: pa.DataType, plain: Plain = as_written) -> 
     if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return of_text(texts, kind)
     if pa.types.is_nested(kind):
-        return cast_members(values_of(without_words(texts)), kind)
+        return cast_members(values_of(without_words(texts), kind), kind)
     return _cast(plain(without_words(texts)), kind)
 
 

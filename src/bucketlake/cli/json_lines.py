@@ -2,7 +2,7 @@
 
     json_schema(source)            the columns that all objects have together, with types that hold all their values
     read_json(source, schema)      the objects as rows
-    values_of(texts)               texts that are JSON, as in a CSV, as values
+    values_of(texts, kind)         texts that are JSON, as in a CSV, as values that become ones of a type
 
 An array is taken apart into lines as it is read, without looking at its values.
 """
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bucketlake.cli.nested import holds, together, with_leaves
+from bucketlake.cli.nested import DAY, as_read, holds, together, with_leaves
 from bucketlake.cli.sources import Source, told
 from bucketlake.errors import InvalidError
 from bucketlake.lazy import lazy, pc
@@ -47,20 +47,22 @@ def json_schema(source: Source) -> pa.Schema:
 
 
 def read_json(source: Source, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The objects of a file as rows; what an object lacks is null."""
+    """The objects of a file as rows; what an object lacks is null. Dates are times at midnight."""
     with told(source):
         for chunk in _chunks(source):
             yield from _parsed(chunk, schema).select(schema.names).to_batches()
 
 
-def values_of(texts: pa.Array) -> pa.Array:
-    """The values that texts are in JSON. ArrowInvalid for a text that is none, or more than one."""
+def values_of(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The values that texts are in JSON, as they are to be read for a type. ArrowInvalid for a text that is none, or
+    more than one."""
     if texts.null_count == len(texts):
         return pa.nulls(len(texts))
     plain = pc.replace_substring_regex(texts, "[\r\n]", " ")  # between values; within texts there are none
     lines = pc.if_else(plain.is_valid(), pc.binary_join_element_wise('{"v":', plain, "}\n", ""), "{}\n")
     data = bytes(binary_content(lines.cast(pa.large_binary())))
     schema = _inferred(data)
+    schema = pa.schema([item.with_type(as_read(item.type, kind)) for item in schema])
     found = _parsed(data, schema)
     if schema.names != ["v"] or len(found) != len(texts):
         raise pa.ArrowInvalid("a text that is not one value of JSON")
@@ -77,13 +79,19 @@ def _parsed(lines: bytes, schema: pa.Schema | None) -> pa.Table:
 
 def _inferred(lines: bytes) -> pa.Schema:
     """The columns of some lines. Whole numbers that no BIGINT holds were taken for fractions, and lost digits: they are
-    DECIMAL(38, 0), where no value of the column has a fraction or more digits."""
+    DECIMAL(38, 0), where no value of the column has a fraction or more digits. Times are dates where no value has more
+    than that."""
     letters = np.frombuffer(lines, np.uint8)
     brackets = letters[_Texts().outside(letters, b"{}[]")]
     if len(brackets) and np.cumsum(_STEP[brackets], dtype=np.int64).max() > _DEEPEST:
         raise pa.ArrowInvalid(f"values are nested more than {_DEEPEST} deep")
     found = _parsed(lines, None)
     schema = found.schema
+    for place, item in enumerate(schema):
+        if holds(item.type, pa.types.is_timestamp):
+            texts = item.with_type(with_leaves(item.type, _text_of_time))
+            values = _parsed(lines, pa.schema([texts])).column(0).combine_chunks()
+            schema = schema.set(place, item.with_type(_with_dates(values, item.type)))
     for place, item in enumerate(schema):
         if not holds(item.type, pa.types.is_floating):
             continue
@@ -102,8 +110,26 @@ def _inferred(lines: bytes) -> pa.Schema:
 
 
 def _some(kind: pa.DataType) -> pa.DataType:
-    """A type to read nothing but nulls as."""
+    """A type that the parser has: for nothing but nulls any, for dates times."""
+    if pa.types.is_date(kind):
+        return pa.timestamp("s")
     return pa.string() if pa.types.is_null(kind) else kind
+
+
+def _text_of_time(kind: pa.DataType) -> pa.DataType:
+    return pa.string() if pa.types.is_timestamp(kind) else kind
+
+
+def _with_dates(texts: pa.Array, kind: pa.DataType) -> pa.DataType:
+    """The type with dates in place of times whose texts are all such."""
+    if pa.types.is_struct(kind):
+        members = [texts.field(place) for place in range(kind.num_fields)]
+        return pa.struct([f.with_type(_with_dates(m, f.type)) for m, f in zip(members, kind.fields, strict=True)])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_with_dates(texts.values, kind.value_type)))
+    if not pa.types.is_timestamp(kind):
+        return kind
+    return pa.date32() if pc.all(pc.match_substring_regex(texts, f"^{DAY}$"), min_count=1).as_py() else kind
 
 
 def _with_whole(values: pa.Array, kind: pa.DataType) -> pa.DataType:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from bucketlake.catalog import Catalog
 from bucketlake.cli import infer
 from bucketlake.cli.json_lines import json_schema, read_json
-from bucketlake.cli.nested import cast_members, is_uuid, together, with_leaves
+from bucketlake.cli.nested import as_read, cast_members, is_uuid, together, with_leaves
 from bucketlake.cli.sources import Dialect, Source, native_schema, read_native, read_text
 from bucketlake.creation import create_with_rows
 from bucketlake.errors import InvalidError, UnsupportedError
@@ -97,10 +97,18 @@ def _usable(name: str, kind: pa.DataType) -> pa.DataType:
 
 
 def _known(kind: pa.DataType) -> pa.DataType:
-    """A type for values of which nothing is known: text, and for objects without members a map. UUIDs are text."""
+    """A type that tables have: for values of which nothing is known text, for objects without members a map; UUIDs are
+    text, and times of day have milliseconds: finer ones are refused, not cut."""
     if pa.types.is_struct(kind) and not kind.num_fields:
         return pa.map_(pa.string(), pa.string())
+    if pa.types.is_time64(kind):
+        return pa.time32("ms")
     return pa.string() if pa.types.is_null(kind) or is_uuid(kind) else kind
+
+
+def _whole(kind: pa.DataType) -> pa.DataType:
+    """A type that holds all values of this one."""
+    return pa.string() if pa.types.is_time64(kind) else _known(kind)
 
 
 def column_name(given: str, place: int) -> str:
@@ -173,7 +181,8 @@ def _batches(found: Incoming, source: Source, names: Sequence[str]) -> Iterator[
             yield _typed(batch.rename_columns(there), schema, source, cast)
         return
     if source.shape.form in ("json", "jsonl"):
-        own = [found.read.field(item.name) for item in schema]
+        read = [(found.read.field(item.name), item.type) for item in schema]
+        own = [item.with_type(as_read(item.type, wanted)) for item, wanted in read]
         for batch in read_json(source, pa.schema(own)):
             yield _typed(batch, schema, source, cast_members)
         return
@@ -212,7 +221,7 @@ def _remedy_of(source: Source, item: pa.Field, given: pa.DataType) -> str:
     fits = "STRING"
     if pa.types.is_nested(given):
         with suppress(UnsupportedError):
-            fits = type_text(from_arrow_type(with_leaves(given, _known)))
+            fits = type_text(from_arrow_type(with_leaves(given, _whole)))
     remedy = f"mend the file, or --type '{item.name}={fits}' for a new table"
     if source.shape.form == "csv" and (pa.types.is_floating(item.type) or pa.types.is_decimal(item.type)):
         return f"{remedy}; --decimal , where a comma stands before the fraction"

@@ -12,7 +12,9 @@ import pyarrow as pa
 from bucketlake.lazy import pc, pl
 from bucketlake.types.arrow import list_offsets
 
-__all__ = ["cast_members", "holds", "is_uuid", "of_text", "together", "with_leaves"]
+__all__ = ["DAY", "as_read", "cast_members", "holds", "is_uuid", "of_text", "together", "with_leaves"]
+
+DAY = r"\d{4}-\d{2}-\d{2}"  # a date as text
 
 Cast = Callable[[pa.Array, pa.DataType], pa.Array]
 
@@ -28,6 +30,10 @@ def with_leaves(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -
         return pa.struct([item.with_type(with_leaves(item.type, leaf)) for item in kind.fields])
     if pa.types.is_list(kind):
         return pa.list_(kind.value_field.with_type(with_leaves(kind.value_type, leaf)))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(with_leaves(kind.value_type, leaf)))
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_field, kind.item_field.with_type(with_leaves(kind.item_type, leaf)))
     return leaf(kind)
 
 
@@ -36,9 +42,22 @@ def holds(kind: pa.DataType, test: Callable[[pa.DataType], bool]) -> bool:
     return test(kind) or any(holds(kind.field(place).type, test) for place in range(kind.num_fields))
 
 
+def as_read(kind: pa.DataType, wanted: pa.DataType) -> pa.DataType:
+    """The type to read values of JSON as that become `wanted`: what stands there as text, and looks like a time, is
+    read as the text that it is where text is wanted."""
+    if pa.types.is_string(wanted) and (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
+        return wanted
+    if pa.types.is_struct(kind) and pa.types.is_struct(wanted):
+        names = {item.name: item.type for item in wanted.fields}
+        return pa.struct([f.with_type(as_read(f.type, names.get(f.name, f.type))) for f in kind.fields])
+    if pa.types.is_list(kind) and pa.types.is_list(wanted):
+        return pa.list_(kind.value_field.with_type(as_read(kind.value_type, wanted.value_type)))
+    return kind
+
+
 def together(schemas: Sequence[pa.Schema]) -> pa.Schema:
     """The columns of several schemas, with types that hold the values of all; what is a time here and a text there is
-    text. ArrowInvalid or ArrowTypeError for types that no type holds."""
+    text, what is a date here and a time there a time. ArrowInvalid or ArrowTypeError for types that no type holds."""
     try:
         return pa.unify_schemas(schemas, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError):
@@ -58,7 +77,11 @@ def _common(items: Sequence[pa.Field]) -> pa.Field:
         element = _common([kind.value_field for kind in types])
         return told[0].with_type(pa.list_(element))
     if any(map(pa.types.is_string, types)):
-        told = [item.with_type(pa.string()) if pa.types.is_timestamp(item.type) else item for item in told]
+        times = [pa.types.is_timestamp(kind) or pa.types.is_date(kind) for kind in types]
+        told = [item.with_type(pa.string()) if one else item for one, item in zip(times, told, strict=True)]
+    moments = [kind for kind in types if pa.types.is_timestamp(kind)]
+    if moments:
+        told = [item.with_type(moments[0]) if pa.types.is_date(item.type) else item for item in told]
     return pa.unify_schemas([pa.schema([item]) for item in told or items], promote_options="permissive").field(0)
 
 
