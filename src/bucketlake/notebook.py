@@ -20,6 +20,7 @@ from bucketlake.errors import InvalidError
 from bucketlake.lazy import lazy
 from bucketlake.traces import told
 
+instants = lazy("bucketlake.spark.instants")
 sessions = lazy("bucketlake.spark.session")
 given = lazy("bucketlake.sql.query.given")
 scripts = lazy("bucketlake.sql.script")
@@ -104,7 +105,7 @@ class Rows:
 
     def __init__(self, frame: Any) -> None:
         self.frame = frame
-        found = frame.limit(SHOWN + 1).collect()
+        found = instants.on_clocks(frame.limit(SHOWN + 1)).collect()  # Python's are by the clock of this process
         self._rows, self._more = found[:SHOWN], len(found) > SHOWN
 
     def __repr__(self) -> str:

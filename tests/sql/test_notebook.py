@@ -60,6 +60,18 @@ def test_cells(classic: Lake, shell: Any, capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.spark
+def test_moments_are_in_the_zone_of_the_session(classic: Lake, shell: Any) -> None:
+    shell.push({"lake": classic})
+    zone = str(classic.spark.conf.get("spark.sql.session.timeZone"))
+    classic.spark.conf.set("spark.sql.session.timeZone", "Asia/Kathmandu")
+    try:
+        shell.run_cell("%%lake\nSELECT timestamp'2026-01-01 10:00:00' a, timestamp_ntz'2026-01-01 09:00:00' b")
+    finally:
+        classic.spark.conf.set("spark.sql.session.timeZone", zone)
+    assert "2026-01-01 10:00:00  2026-01-01 09:00:00" in repr(shell.user_ns["_"])
+
+
+@pytest.mark.spark
 def test_a_warehouse_is_a_folder_or_a_variable(classic: Lake, shell: Any, tmp_path: Path) -> None:
     """A variable that held a `Path` was taken for the name of a folder."""
     shell.push({"where": tmp_path / "w", "named": str(tmp_path / "n")})

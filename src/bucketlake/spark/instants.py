@@ -167,7 +167,8 @@ def as_stored(frame: DataFrame) -> DataFrame:
 
 
 def on_clocks(frame: DataFrame) -> DataFrame:
-    """Rows to look at, instants as the session's clocks show them: Arrow says of every instant that its zone is UTC."""
+    """Rows to look at, instants as the session's clocks show them: Arrow's are in UTC, and Python's in the zone
+    of the process."""
     if all(_with(kind, T.TimestampType, T.TimestampNTZType()) == kind for kind in (f.dataType for f in frame.schema)):
         return frame
     numbers = [str(place) for place in range(len(frame.columns))]  # names may occur more than once
