@@ -310,7 +310,7 @@ def load_run(
 
     def read(item: tuple[int, IndexFile]) -> tuple[int, Hashes]:
         hashes = read_hashes(store, partition, *item)
-        _refuse_lacking(store, (partition, item[0]), item[1], verify(hashes, _hash_of((held or {}).get(item[0]))))
+        _refuse_lacking(store, (partition, item[0]), item[1], verify(hashes, hash_of_key((held or {}).get(item[0]))))
         return item[0], hashes if whole else hashes[share[bucket_of(hashes, assigners)]]
 
     run, torn = run_of(parallel(read, list(files.items())))
@@ -324,7 +324,7 @@ def load_run(
     return run
 
 
-def _hash_of(key: bytes | None) -> Hashes:
+def hash_of_key(key: bytes | None) -> Hashes:
     """The hash of a key, as manifests have it, as an array of one; empty without one."""
     row = (key or b"")[ARITY_BYTES:]
     if not row or len(row) % 8:  # nothing that a BinaryRow could be: whoever reads it says so
