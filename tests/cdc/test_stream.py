@@ -156,4 +156,6 @@ def test_arguments_are_refused_before_a_query_starts(
         cdc.sync_table(classic, source, "dbb.t", str(tmp_path / "checkpoint"))
     with pytest.raises(InvalidError, match="earliest, latest, or Spark's JSON"):
         cdc.kafka("host:9092", "t", format="json", starting="late")
+    with pytest.raises(InvalidError, match=r"spark\.jars\.packages to org\.apache\.spark:spark-sql-kafka"):
+        cdc.sync_table(classic, cdc.kafka("host:9092", "t", format="json"), "db.t", str(tmp_path / "checkpoint"))
     assert not (tmp_path / "checkpoint").exists()

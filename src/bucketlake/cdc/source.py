@@ -49,7 +49,14 @@ class Source:
             return _of_files(spark, self)
         if self.frame is not None:
             return kafka_shaped(self.frame)
-        return kafka_shaped(spark.readStream.format("kafka").options(**self.options).load())
+        try:
+            return kafka_shaped(spark.readStream.format("kafka").options(**self.options).load())
+        except AnalysisException as error:
+            if "KAFKA_DATA_SOURCE_NOT_ENABLED" not in str(error):
+                raise
+            package = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version}"
+            remedy = f"set spark.jars.packages to {package} before the session is made"
+            raise InvalidError("Spark has no package for Kafka", remedy=remedy) from error
 
 
 def kafka(

@@ -253,7 +253,8 @@ class _Draft:
                 "not a change of a schema",
                 table=self.table,
                 given=type(change).__name__,
-                remedy="give changes one by one, as in table.alter(AddColumn(…), SetOption(…))",
+                remedy="give changes of bucketlake.schema, as in table.alter(AddColumn(…), SetOption(…)); texts are for "
+                "SQL's ALTER TABLE",
             )
 
     # ---- options

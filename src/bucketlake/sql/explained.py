@@ -51,13 +51,13 @@ def parse(cursor: Cursor) -> Statement | None:
     """Read EXPLAIN of a change to its end; None for EXPLAIN of anything else."""
     length = explain_length(cursor.tokens)
     following = cursor.tokens[length : length + 1]
-    parse = _CHANGES.get(following[0].value.upper()) if following else None
-    if parse is None:
+    change = _CHANGES.get(following[0].value.upper()) if following else None
+    if change is None:
         return None
     start = following[0].start
     alone = Cursor(blank(cursor.text, [(0, start)]))
     try:
-        found = parse(alone)
+        found = change(alone)
         if found is not None:
             alone.end()
     finally:
