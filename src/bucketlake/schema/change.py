@@ -253,7 +253,7 @@ class _Draft:
                 "not a change of a schema",
                 table=self.table,
                 given=type(change).__name__,
-                remedy="give changes of bucketlake.schema, as in table.alter(AddColumn(…), SetOption(…)); texts are for "
+                remedy="give changes of bucketlake.schema, as in table.alter(AddColumn(…), SetOption(…)); texts go to "
                 "SQL's ALTER TABLE",
             )
 
