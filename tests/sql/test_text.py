@@ -27,6 +27,15 @@ def test_tokens_know_their_places() -> None:
     assert statement[tokens[3].start : tokens[3].end] == "`my``db`"
 
 
+@pytest.mark.parametrize(
+    "comment", ["/**/", "/*/**/*/", "/*/*a*/*/", "/* /* a */ */", "/*/ a */", "/*/* a */ DELETE FROM t; */", "--/*/*\n"]
+)
+def test_comments_end_where_sparks_do(comment: str) -> None:
+    """One that begins right behind the sign that opens another was missed: what follows was a statement."""
+    text = f"SELECT '/*/*' {comment}AS `/*/*`, 1 {comment}"
+    assert [token.value for token in tokenize(text)] == ["SELECT", "/*/*", "AS", "/*/*", ",", "1"]
+
+
 def test_words_that_the_tokenizer_joins_are_apart() -> None:
     assert [t.value for t in tokenize("GROUP BY a ORDER  BY b")] == ["GROUP", "BY", "a", "ORDER", "BY", "b"]
 

@@ -2,6 +2,7 @@
 
 comments(text, tokens)     where comments are
 hints(text, tokens)        OPTIONS hints, but those that are commented out
+comment_end(text, opened, until)    where a comment ends
 """
 
 from __future__ import annotations
@@ -49,12 +50,12 @@ def _pieces(text: str, tokens: Sequence[Placed]) -> Iterator[tuple[int, int, re.
     for at, until in zip(starts, ends, strict=True):
         while at < until and (found := _OPENS.search(text, at, until)) is not None:
             hint = _HINT.match(text, found.start(), until)
-            at = _end(text, found, until) if hint is None else hint.end()
+            at = comment_end(text, found, until) if hint is None else hint.end()
             if hint is not None or text[found.end() : found.end() + 1] != "+" or found[0] == "--":
                 yield found.start(), at, hint
 
 
-def _end(text: str, opened: re.Match[str], until: int) -> int:
+def comment_end(text: str, opened: re.Match[str], until: int) -> int:
     """Where a comment ends: at its line's end, or behind the bracket that closes it, for they are nested."""
     if opened[0] == "--":
         line = text.find("\n", opened.end(), until)

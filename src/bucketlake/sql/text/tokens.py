@@ -17,6 +17,7 @@ from sqlglot.tokens import TokenType
 
 from bucketlake.errors import InvalidError
 from bucketlake.sql.text import habits
+from bucketlake.sql.text.between import comment_end
 from bucketlake.values import dataclass
 
 QUERIES = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "MAP", "REDUCE")  # that a query begins with, or a bracket
@@ -40,6 +41,7 @@ class Token:
 _CLOSED = re.compile(  # up to a literal or comment that is not closed
     r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|--[^\n]*|/\*.*?\*/|[^'"`/-]|/(?!\*)|-(?!-))*""", re.DOTALL
 )
+_OPENED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|--[^\n]*|(/\*(?!\+))""", re.DOTALL)
 _NO_BYTES = re.compile(r"""(?i)(?<![\w'"`])x(['"])(?![0-9a-f]*\1)""")
 _RAW = (TokenType.RAW_STRING, TokenType.NATIONAL_STRING)
 _NUMBERS = (TokenType.NUMBER, TokenType.HEX_STRING, TokenType.BIT_STRING, TokenType.BYTE_STRING)
@@ -69,7 +71,7 @@ class _Tokenizer(Spark.Tokenizer):  # type: ignore[misc]  # sqlglot makes it at 
 @lru_cache(maxsize=8)  # every room that looks at a statement asks for its tokens
 def _tokens(text: str) -> tuple[Token, ...]:
     try:
-        raw = _Tokenizer(Spark()).tokenize(text)
+        raw = _Tokenizer(Spark()).tokenize(_nested_blank(text))
     except TokenError as error:
         closed = _CLOSED.match(text)
         at, remedy = closed.end() if closed else 0, "close the literal or comment"
@@ -97,6 +99,19 @@ def _tokens(text: str) -> tuple[Token, ...]:
         elif token.token_type != TokenType.HINT:
             tokens.append(Token("sign", source, start, end))
     return tuple(tokens)
+
+
+def _nested_blank(text: str) -> str:
+    """The text with blanks for its comments where sqlglot would end one too early: it misses a comment that begins
+    right behind the sign that opens another."""
+    spans: list[tuple[int, int]] = []
+    at = 0 if "/*/*" in text else len(text)
+    while (found := _OPENED.search(text, at)) is not None:
+        at = found.end()
+        if found[1]:
+            at = comment_end(text, found, len(text))
+            spans.append((found.start(), at))
+    return blank(text, [(start, end) for start, end in spans if text[:end].endswith("*/")])
 
 
 def _append_string(tokens: list[Token], token: Token, text: str) -> None:
