@@ -31,7 +31,7 @@ def is_compound(statement: str) -> bool:
 
 def is_read_only(statement: str) -> bool:
     """Whether a script holds queries alone, and what directs them: no statement that may change tables of the lake, or
-    speak of Spark's own of these names."""
+    refer to Spark's own tables of these names."""
     tokens = tokenize(statement)
     return not any(_changes(tokens, at) for at in range(len(tokens)))
 
@@ -43,20 +43,21 @@ def names_one_of(statement: str, catalogs: Collection[str]) -> bool:
 
 def _changes(tokens: Sequence[Token], at: int) -> bool:
     """Whether a statement that is no query begins behind this token."""
-    token, rest = tokens[at], tokens[at + 1 :]
+    token, following = tokens[at], tokens[at + 1 : at + 3]
     word = token.value.upper() if token.kind == "word" else token.value
-    if not rest:
+    if not following:
         return False
     if word == ";" or word in _OPENS:
-        return _begins_change(rest)
+        return _begins_change(tokens[at + 1 :])
     if word == "HANDLER":
-        return _begins_change(_handled(rest))
-    if word in _MAY_OPEN and len(rest) > 1 and not (word == "REPEAT" and rest[0].value == "("):
-        alone = rest[1].kind not in ("word", "quoted") or rest[1].value.upper() in _GOES_ON
-        return not alone and rest[0].value.upper() not in _EXPRESSIONS and _begins_change(rest)
-    behind = word == ")" or rest[0].is_word("INSERT")
-    changes = rest[0].kind == "word" and rest[0].value.upper() in _CHANGES
-    return changes and behind and len(rest) > 1 and rest[1].kind in ("word", "quoted")
+        return _begins_change(_handled(tokens[at + 1 :]))
+    first, second = following[0], following[-1]
+    if word in _MAY_OPEN and len(following) > 1 and not (word == "REPEAT" and first.value == "("):
+        alone = second.kind not in ("word", "quoted") or second.value.upper() in _GOES_ON
+        return not alone and first.value.upper() not in _EXPRESSIONS and _begins_change(tokens[at + 1 :])
+    behind = word == ")" or first.is_word("INSERT")
+    changes = first.kind == "word" and first.value.upper() in _CHANGES
+    return changes and behind and len(following) > 1 and second.kind in ("word", "quoted")
 
 
 def _begins_change(tokens: Sequence[Token]) -> bool:
