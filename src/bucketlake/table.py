@@ -266,7 +266,8 @@ class Table(Upkeep, Streams, Frames):
         partition: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Snapshot | None:
-        """Write rows and commit them; the new snapshot, or None where there was nothing to commit.
+        """Write rows and commit them; the new snapshot (of the compaction, where one followed), or None where there was
+        nothing to commit.
 
         `mode` "overwrite" replaces: with `partition` (all or some partition columns) just that, else the partitions
         that the rows lie in, or the whole table if it has none or `dynamic-partition-overwrite` is false. Columns that

@@ -21,6 +21,7 @@ from bucketlake.values import dataclass
 
 FOLDER = ".bucketlake/maintenance"
 _PREFIX = "lease-"
+_LONGEST = 10  # times as long as ours another's may last: what ends later is of a wrong clock, and nobody's
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +63,11 @@ class Lease:
         """Take or keep the lease; whether it is ours. A lease that has most of its time left is not written anew."""
         now = self._clock.now_millis()
         mine = self._mine
-        if mine is not None and now < mine.until - self._millis // 2 and mine.until - now <= self._millis:
+        if mine is not None and self._millis // 2 < mine.until - now <= self._millis:
             return True
         found = self.current()
-        if found is not None and found.holder != self.holder and now < found.until <= now + 10 * self._millis:
+        longest = _LONGEST * self._millis
+        if found is not None and found.holder != self.holder and 0 < found.until - now <= longest:
             self._mine = None
             return False
         number = 1 if found is None else found.number + 1

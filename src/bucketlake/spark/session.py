@@ -149,7 +149,7 @@ class Lake:
         **options: Any,
     ) -> Snapshot | None:
         """Write a DataFrame's rows, or those of this process (pandas, polars, Arrow, dicts), to a table, which is made
-        for them where there is none; the new snapshot.
+        for them where there is none; the new snapshot (of the compaction, where one followed).
 
         `mode`: "append"; "overwrite": all rows, with `replace_where="dt = '…'"` those of a partition, and where the
         session overwrites dynamically the partitions that rows are in, as always with "overwrite_partitions"; "error"

@@ -146,7 +146,7 @@ class LakeTable(Streams):
         **options: Any,
     ) -> Snapshot | None:
         """Write a DataFrame's rows, or those of this process (pandas, polars, Arrow, dicts), as one commit and return
-        its snapshot, None where there was nothing to commit.
+        the new snapshot (of the compaction, where one followed), None where there was nothing to commit.
 
         Columns are matched by name, those of rows in them too; missing ones are null or their default. Primary-key
         tables upsert. `mode`: "append", or "overwrite", which replaces the `partition` given (column → value), else, in

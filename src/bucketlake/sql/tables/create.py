@@ -187,8 +187,8 @@ def _clause(cursor: Cursor, found: CreateTable) -> None:
         found.location = cursor.string()
     elif cursor.accept("TBLPROPERTIES") or cursor.accept("OPTIONS"):
         found.options.update(cursor.options())
-    elif cursor.accept("WITH", "("):
-        cursor.at -= 1
+    elif cursor.sees("WITH", "("):
+        cursor.accept("WITH")
         found.flink = True
         found.options.update(cursor.options(empty=True))
     elif cursor.sees("STORED") or cursor.sees("ROW", "FORMAT"):
