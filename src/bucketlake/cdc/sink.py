@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -168,6 +169,9 @@ class CdcSink:
                     batch.query, number, found.events, aside, tuple(done), spent, self.job.letters if aside else None
                 )
             )
+        elif aside:
+            told = f"{aside} of {found.events} events of batch {number} could not be written"
+            warnings.warn(f"cdc: {told}: SELECT reason, event FROM {self.job.letters}", stacklevel=2)
 
     # ---- what the batch holds
 
