@@ -57,14 +57,40 @@ def encode_struct(struct: Struct) -> bytes:
     return bytes(out)
 
 
-class Walk:
-    """A struct's fields one after the other, as far as they are wanted: what is passed over is not decoded, which takes
-    a third of the time. IndexError past the end."""
+class _Bytes:
+    """Bytes that are read one after the other; IndexError past the end."""
 
     __slots__ = ("_at", "_data")
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
+
+    def _byte(self) -> int:
+        found = self._data[self._at]
+        self._at += 1
+        return found
+
+    def _varint(self) -> int:
+        found = shift = 0
+        while True:
+            part = self._byte()
+            found |= (part & 127) << shift
+            if part < 128:
+                return found
+            shift += 7
+            if shift >= _LONGEST:
+                raise CorruptError("a thrift number of more than 64 bits")
+
+    def _int(self) -> int:
+        raw = self._varint()
+        return (raw >> 1) ^ -(raw & 1)
+
+
+class Walk(_Bytes):
+    """A struct's fields one after the other, as far as they are wanted: what is passed over is not decoded, which takes
+    a third of the time. IndexError past the end."""
+
+    __slots__ = ()
 
     def fields(self, wanted: Container[int]) -> Iterator[tuple[int, int]]:
         """(id, type) of the wanted fields of the struct that begins here; whoever asks goes over the value, by
@@ -92,23 +118,6 @@ class Walk:
     def skip(self, kind: int) -> None:
         """Go over a value."""
         self._at = _end(self._data, self._at, kind)
-
-    def _byte(self) -> int:
-        self._at += 1
-        return self._data[self._at - 1]
-
-    def _varint(self) -> int:
-        found = shift = 0
-        while True:
-            part = self._byte()
-            found |= (part & 127) << shift
-            if part < 128:
-                return found
-            shift += 7
-
-    def _int(self) -> int:
-        raw = self._varint()
-        return (raw >> 1) ^ -(raw & 1)
 
 
 def _end(data: bytes, at: int, kind: int) -> int:
@@ -148,11 +157,8 @@ def _end(data: bytes, at: int, kind: int) -> int:
     return at + 1
 
 
-class _Reader:
-    """Reads values one after the other; IndexError past the end."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data, self._at = data, 0
+class _Reader(_Bytes):
+    """Reads values one after the other."""
 
     def struct(self) -> Struct:
         found: Struct = []
@@ -185,32 +191,12 @@ class _Reader:
             size = self._varint()
         return kind, [self._value(kind) for _ in range(size)]
 
-    def _byte(self) -> int:
-        found = self._data[self._at]
-        self._at += 1
-        return found
-
     def _bytes(self, size: int) -> bytes:
         found = self._data[self._at : self._at + size]
         if len(found) < size:
             raise IndexError(size)
         self._at += size
         return found
-
-    def _varint(self) -> int:
-        found = shift = 0
-        while True:
-            part = self._byte()
-            found |= (part & 127) << shift
-            if part < 128:
-                return found
-            shift += 7
-            if shift >= _LONGEST:
-                raise CorruptError("a thrift number of more than 64 bits")
-
-    def _int(self) -> int:
-        raw = self._varint()
-        return (raw >> 1) ^ -(raw & 1)
 
 
 def _write_struct(out: bytearray, struct: Struct) -> None:
