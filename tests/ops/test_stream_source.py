@@ -21,7 +21,6 @@ from bucketlake.ops.scan.system_tables import read_view
 from bucketlake.ops.stream.limits import Limits
 from bucketlake.ops.stream.position import Position
 from bucketlake.ops.stream.source import Source
-from bucketlake.ops.table.store import clear_cache
 from bucketlake.schema.change import AddColumn, SetOption
 from bucketlake.table import Table
 
@@ -100,41 +99,6 @@ def test_where_a_stream_starts(tmp_path: Path) -> None:
     assert told(scan_timestamp_millis=times[-1] + 10**9) == []
     assert told(scan_mode="from-file-creation-time", scan_file_creation_time_millis=10**15) == []
     assert told(scan_snapshot_id=9) == []
-
-
-@pytest.mark.parametrize("decoupled", [True, False])
-def test_a_time_before_the_earliest_snapshot(tmp_path: Path, decoupled: bool) -> None:
-    """What changelogs tell that outlive their snapshots is told; else files since that time are those of the start."""
-    keep = {"changelog.num-retained.max": "9", "changelog.num-retained.min": "9"} if decoupled else {}
-    table = make(tmp_path, True, {"bucket": "1", "changelog-producer": "input", "write-only": "true", **keep})
-    for key in range(4):
-        table.write_arrow(rows_of(table, k=key, v=0))
-    times = [snapshot.time_millis for snapshot in table.refresh().snapshots()]
-    for number, made in enumerate(sorted(times)):  # whole seconds apart
-        path = Path(table.store.paths.snapshot(number + 1))
-        path.write_text(path.read_text().replace(str(made), str(1000 + 1000 * number)))
-    clear_cache()
-    table.expire_snapshots(retain_max=1, retain_min=1)
-
-    def told(**options: Any) -> list[int]:
-        reader = Reader(table.refresh(), **options)
-        reader.read_all()
-        return sorted(key for _, key, _ in reader.told)
-
-    def since(millis: int) -> list[int]:
-        return told(scan_mode="from-creation-timestamp", scan_creation_time_millis=millis)
-
-    assert told(scan_timestamp_millis=4000) == [3] and since(5000) == []
-    if decoupled:
-        stands = {"scan_snapshot_id": 1, "read_stream_ignore_expired": "true"}
-        assert told(scan_timestamp_millis=0) == told(scan_timestamp_millis=1000) == [0, 1, 2, 3]
-        assert told(scan_timestamp_millis=1001) == since(2000) == [1, 2, 3]
-        assert since(2001) == [2, 3]
-        table.with_options(changelog_num_retained_min=1, changelog_num_retained_max=2).expire_changelogs()
-        assert told(**stands) == [2, 3]
-    else:
-        assert told(scan_timestamp_millis=0) == [3]
-        assert since(0) == since(4000) == [0, 1, 2, 3]  # made since then, if all by another clock
 
 
 @pytest.mark.parametrize("name", [None, "me"])

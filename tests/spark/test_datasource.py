@@ -60,6 +60,17 @@ def test_overwrite_replaces(lake: Lake, table) -> None:
     assert table.read().count() == 5
 
 
+@pytest.mark.spark
+def test_overwrite_replaces_all_rows_of_a_dynamic_table(classic: Lake) -> None:
+    """Its rows are put aside, and given their buckets where the write commits."""
+    classic.catalog.create_table("db.t", SCHEMA, ("pt",), ("id", "pt"), {"bucket": "-1"})
+    table = classic.table("db.t")
+    _frame(classic, 0, 100).write.format("bucketlake").mode("append").save(table.path)
+    rows = _frame(classic, 0, 10).where("pt = 'p0'").write.format("bucketlake").mode("overwrite")
+    rows.save(table.path)
+    assert table.read().count() == 5
+
+
 def test_wrong_columns_and_paths_are_refused(lake: Lake, table) -> None:
     with pytest.raises(Exception, match=r"missing=\['id'\]"):
         _frame(lake, 0, 1).drop("id").write.format("bucketlake").mode("append").save(table.path)

@@ -208,6 +208,16 @@ def test_what_paimons_page_says_of_frames(attached: Lake, tmp_path: Path) -> Non
         (lambda: data.write.mode("append").save(os.path.relpath(folder)), "another format.*db.page"),
         (lambda: data.write.mode("overwrite").parquet(folder), "another format.*db.page"),
         (lambda: data.write.csv(path=f"file://{folder}/", mode="append"), "another format.*db.page"),
+        (lambda: data.write.option("path", folder).saveAsTable("spark_catalog.default.e"), "another format.*db.page"),
+        (lambda: spark.sql(f"INSERT OVERWRITE DIRECTORY '{folder}' USING parquet SELECT 1"), "another format.*db.page"),
+        (
+            lambda: spark.sql(f"INSERT OVERWRITE DIRECTORY USING csv OPTIONS (path '{folder}') SELECT 1"),
+            "another format.*db.page",
+        ),
+        (
+            lambda: spark.readStream.table("page").writeStream.format("parquet").start(folder),
+            "another format.*db.page",
+        ),
     ):
         with pytest.raises(BucketlakeError, match=told):
             refused()

@@ -148,6 +148,8 @@ def _run(lake: Lake, statement: str, args: Any, braces: Braces | None) -> DataFr
             foreign.refuse_like(lake, statement)
         if tokens[0].is_word("EXPLAIN"):
             foreign.refuse_explained(lake, statement)
+        if tokens[0].is_word("INSERT"):
+            foreign.refuse_directory(lake, statement)
         asked = partial(query.run, lake, statement, args, given=braces)
         return by_settings(lake.spark, asked) if _only_reads(tokens) else asked()
 

@@ -247,11 +247,8 @@ class Tail:
 
 def read_tail(file: BinaryIO) -> Tail:
     """The tail of an open file. Raises: CorruptError, UnsupportedError for a codec that no reader here has."""
-    size = file.seek(0, 2)
-    length = _at(file, size - 1, 1, size)[0]
-    postscript = parse(_at(file, size - 1 - length, length, size))
+    size, end, postscript = _postscript(file)
     footer, metadata = number_of(postscript, 1), number_of(postscript, 5)
-    end = size - 1 - length
     tail = Tail(end - footer - metadata, postscript, [], [])
     return Tail(
         tail.body,
@@ -261,13 +258,19 @@ def read_tail(file: BinaryIO) -> Tail:
     )
 
 
+def _postscript(file: BinaryIO) -> tuple[int, int, Message]:
+    """The size of a file, where its postscript begins, and that."""
+    size = file.seek(0, 2)
+    length = _at(file, size - 1, 1, size)[0]
+    end = size - 1 - length
+    return size, end, parse(_at(file, end, length, size))
+
+
 def check_rows(file: BinaryIO) -> None:
     """CorruptError where a file's stripes have other rows than it says: the library gives those of the stripes, and
     ends the process over a number that none can have. Nothing of a file whose codec no reader here has."""
-    size = file.seek(0, 2)
-    length = _at(file, size - 1, 1, size)[0]
-    postscript = parse(_at(file, size - 1 - length, length, size))
-    told, end = number_of(postscript, 1), size - 1 - length
+    size, end, postscript = _postscript(file)
+    told = number_of(postscript, 1)
     try:
         footer = parse(unpacked(Tail(0, postscript, [], []), _at(file, end - told, told, size)))
     except UnsupportedError:

@@ -7,7 +7,6 @@ session is attached, which for other sessions' frames are what they were.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -28,6 +27,7 @@ from bucketlake.spark.session import Saving
 from bucketlake.sql.attached.layer import Layer, layer_of, layers_of
 from bucketlake.sql.query.travel import session_options
 from bucketlake.sql.tables.create import LAKE_PROVIDERS
+from bucketlake.sql.tables.foreign import refuse_folder
 from bucketlake.sql.tables.save import check_definition, save
 from bucketlake.sql.text.names import LakeName, target
 
@@ -75,13 +75,10 @@ class Said:
         return next(((layer, table) for layer, table in found if table is not None), None)
 
     def refuse_folder(self, path: Any) -> None:
-        """UnsupportedError for a folder of a lake table: files of Spark's own would end it, or lie there unread."""
-        whole = os.path.abspath(path) if isinstance(path, str) and "://" not in path else path
+        """UnsupportedError for a folder of a lake table."""
         for layer in self.idle():
-            table = layer.at(path) or layer.at(whole)
-            if table is not None:
-                remedy = 'say .format("paimon") before .save, or saveAsTable with the table\'s name'
-                raise UnsupportedError("files of another format in a lake table", table=table.full, remedy=remedy)
+            with layer.inside() as lake:
+                refuse_folder(lake, path)
 
     def refuse(self, *calls: str) -> None:
         """UnsupportedError for what lake tables do not honour."""
@@ -346,11 +343,12 @@ def _save(
     given = {"format": format, "mode": mode, "partitionBy": partitionBy}
     said.calls.update({key: value for key, value in given.items() if value is not None})
     found = said.to_make(name)
+    told = {**said.options, **options}
     if found is None:
+        said.refuse_folder(_place(None, told)[0])
         theirs()
         return
     said.refuse("bucketBy", "sortBy", "clusterBy")
-    told = {**said.options, **options}
     if "path" in told:
         raise UnsupportedError("a lake table by name at a path", table=found[1].full, remedy="leave the path out")
     keys = said.calls.get("partitionBy") or ()
@@ -382,7 +380,11 @@ def _start(said: Said, theirs: Callable[[], Any], path: Any = None, *args: Any, 
     place, told = _place(path, {**said.options, **_named(args, named)})
     said.calls.update({key: told[key] for key in _OF_QUERY if told.get(key) is not None})
     found = _named_apart(said, place, None, told) or said.at(place, None)
-    return theirs() if found is None else _stream_into(found, said, told)
+    if found is not None:
+        return _stream_into(found, said, told)
+    if not _is_lakes(told.get("format") or said.calls.get("format")):
+        said.refuse_folder(place)
+    return theirs()
 
 
 def _named(args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:

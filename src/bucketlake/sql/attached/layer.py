@@ -5,7 +5,6 @@ The lake itself calls `spark.sql` and the like of the session that it is attache
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +12,6 @@ from copy import copy
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from bucketlake.catalogs.names import name_of_folder
 from bucketlake.errors import InvalidError
 from bucketlake.sql.tables.create import LAKE_PROVIDERS
 from bucketlake.sql.text import names
@@ -21,7 +19,6 @@ from bucketlake.sql.text import names
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
 
-_LOCAL = re.compile("file:/+")
 LAYER = "_bucketlake_layer"  # on the class of an attached session
 _inside = threading.local()
 
@@ -74,19 +71,8 @@ class Layer:
 
     def at(self, path: Any) -> names.LakeName | None:
         """The lake table whose folder a path is, None where it is another place."""
-        if not isinstance(path, str) or not self.lake.catalog.metastore.has_folder:
-            return None
-        place = _LOCAL.sub("/", path).rstrip("/")
-        found = name_of_folder(place)
-        if found is None or found.system is not None:
-            return None
-        name = names.LakeName(found.database, found.table)
         with self.inside() as lake:
-            try:
-                known = lake.catalog.table_exists(name.full) and lake.catalog.table_path(name.full) == place
-            except InvalidError:
-                return None
-        return name if known else None
+            return names.of_folder(lake, path)
 
     def to_make(self, name: str, provider: str | None = None) -> names.LakeName | None:
         """The lake table that something is to be written to, there or not; None where a table of Spark's is meant."""

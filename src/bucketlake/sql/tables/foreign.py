@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.sql.text import habits, names
 from bucketlake.sql.text.cursor import Cursor
-from bucketlake.sql.text.tokens import Token, explain_length
+from bucketlake.sql.text.tokens import QUERIES, Token, explain_length
 
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
@@ -48,6 +50,22 @@ def refuse_unknown(lake: Lake, statement: str, tokens: list[Token]) -> None:
             if remedy is not None and "'" not in found.full:
                 remedy = remedy.replace("'t'", f"'{found.full}'")
             raise UnsupportedError(f"{word} on a lake table", table=found.full, remedy=remedy)
+
+
+def refuse_folder(lake: Lake, path: Any) -> None:
+    """UnsupportedError for a lake table's folder: files of Spark's own would end the table, or lie there unread."""
+    whole = os.path.abspath(path) if isinstance(path, str) and "://" not in path else path
+    table = names.of_folder(lake, path) or names.of_folder(lake, whole)
+    if table is not None:
+        remedy = 'write to the table: INSERT INTO, .format("paimon") before .save, or saveAsTable with its name'
+        raise UnsupportedError("files of another format in a lake table", table=table.full, remedy=remedy)
+
+
+def refuse_directory(lake: Lake, statement: str) -> None:
+    """UnsupportedError for an INSERT OVERWRITE DIRECTORY into a lake table's folder."""
+    for token in takewhile(lambda token: token.value.upper() not in QUERIES, Cursor(statement).tokens):
+        if token.kind == "string":
+            refuse_folder(lake, token.value)
 
 
 def refuse_like(lake: Lake, statement: str) -> None:

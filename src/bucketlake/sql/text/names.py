@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 
 from bucketlake.catalog import SYSTEM_DATABASE
 from bucketlake.catalog_tables import CATALOG_TABLES
-from bucketlake.catalogs.names import written
+from bucketlake.catalogs.names import name_of_folder, written
 from bucketlake.errors import InvalidError
 from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.spark.types import quoted
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 DEFAULT_DATABASE = "default"
 CATALOG = "paimon"  # the name by which Spark's own statements would know this catalog
 SPARK_CATALOG = "spark_catalog"  # the name of Spark's own
+_LOCAL = re.compile("file:/+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,22 @@ def find(lake: Lake, parts: tuple[str, ...]) -> LakeName | None:
     if name.database == SYSTEM_DATABASE:
         return name if name.table.lower() in CATALOG_TABLES or not is_sparks(lake, parts) else None
     return name if lake.catalog.table_exists(LakeName(name.database, name.base).full) else None
+
+
+def of_folder(lake: Lake, path: Any) -> LakeName | None:
+    """The lake table whose folder a path is, None where it is another place."""
+    if not isinstance(path, str) or not lake.catalog.metastore.has_folder:
+        return None
+    place = _LOCAL.sub("/", path).rstrip("/")
+    found = name_of_folder(place)
+    if found is None or found.system is not None:
+        return None
+    name = LakeName(found.database, found.table)
+    try:
+        known = lake.catalog.table_exists(name.full) and lake.catalog.table_path(name.full) == place
+    except InvalidError:
+        return None
+    return name if known else None
 
 
 def is_elsewhere(lake: Lake, parts: tuple[str, ...]) -> bool:
