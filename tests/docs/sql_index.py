@@ -120,7 +120,7 @@ STATEMENTS: tuple[Statement, ...] = (
     ("ALTER", "`ALTER DATABASE`", WORKS, "ddl.md"),
     ("COMMENT", "`COMMENT ON TABLE / COLUMN / DATABASE`", WORKS, "ddl.md"),
     ("TRUNCATE", "`TRUNCATE TABLE [PARTITION]`", WORKS, "ddl.md"),
-    ("INSERT", "`INSERT INTO`, `INSERT OVERWRITE [PARTITION]`, `REPLACE WHERE`, `BY NAME`", WORKS, "insert.md"),
+    ("INSERT", "`INSERT INTO`, `INSERT OVERWRITE [PARTITION]`, `REPLACE WHERE`, `BY NAME`, `WITH SCHEMA EVOLUTION`", WORKS, "insert.md"),
     ("WITH", "`WITH … INSERT`, `WITH … UPDATE`, `… DELETE`, `… MERGE`", WORKS, "insert.md"),
     ("FROM", "`FROM … INSERT …`", WORKS, "insert.md"),
     ("UPDATE", "`UPDATE`", WORKS, "../spec/row_changes.md#update"),

@@ -34,6 +34,8 @@ def test_columns_that_a_query_brings(classic: Lake) -> None:
     with session(lake, MERGE):
         lake.sql(more)
         lake.sql("INSERT INTO t VALUES (3, struct(30, 'c', 'd'), array(2))")
+        lake.sql("INSERT INTO t BY NAME SELECT 0 AS id, null AS info, array(null) AS extra")  # nulls say no type
+        lake.sql("DELETE FROM t WHERE id = 0")
         with pytest.raises(InvalidError, match="the number of data columns"):
             lake.sql("INSERT INTO t VALUES (3, struct(30, 'c', 'd'), array(2), 4)")
         with pytest.raises(InvalidError, match="cast"):
@@ -55,6 +57,34 @@ def test_columns_that_a_query_brings(classic: Lake) -> None:
     with session(lake, {**MERGE, "spark.sql.caseSensitive": "true"}):
         lake.sql("INSERT INTO t BY NAME SELECT 5L AS id, 7 AS ID")
     assert [f.name for f in lake.table("t").schema.fields] == ["id", "info", "extra", "ID"]
+
+
+def test_a_statement_with_schema_evolution(classic: Lake) -> None:
+    lake = classic
+    lake.sql("USE db")
+    lake.sql("CREATE TABLE ev (id INT, s STRUCT<a: INT, b: STRING>)")
+    evolve = "INSERT WITH SCHEMA EVOLUTION"
+    lake.sql(f"{evolve} INTO ev SELECT 1, named_struct('p', 10, 'q', 'x', 'c', 7), 'new' AS more")
+    lake.sql(f"{evolve} INTO ev VALUES (2, named_struct('p', null), null)")
+    lake.sql(f"WITH q AS (SELECT 3 AS id, 5 AS last) {evolve} INTO TABLE ev BY NAME SELECT * FROM q")
+    assert rows(lake, "SELECT id, s.a, s.b, s.c, more, last FROM ev") == [
+        (1, 10, "x", 7, "new", None),
+        (2, None, None, None, None, None),
+        (3, None, None, None, None, 5),
+    ]
+    for misfit, told in (
+        ("SELECT 4, null, 'm'", "number of data columns"),  # fewer, by position
+        ("SELECT 4, null, 'm', 1, 9 AS ID", "number of data columns"),  # a name that is there
+        ("SELECT 4, null, 'm', 1, null AS void", "no value says its type"),
+    ):
+        with pytest.raises((InvalidError, UnsupportedError), match=told):
+            lake.sql(f"{evolve} INTO ev {misfit}")
+    with pytest.raises(InvalidError, match="extra struct fields at `s`: `d`"):
+        lake.sql("INSERT INTO ev VALUES (4, named_struct('a', 1, 'b', 'y', 'c', 8, 'd', 9), 'm', 1)")
+    assert "INSERT, rows are added" in lake.sql(f"EXPLAIN {evolve} INTO ev BY NAME SELECT 1 AS id, 2 AS never").first()[0]
+    lake.sql(f"{evolve} OVERWRITE ev BY NAME SELECT 9 AS id")
+    assert rows(lake, "SELECT id, more, last FROM ev") == [(9, None, None)]
+    assert lake.table("ev").schema.field_names == ("id", "s", "more", "last")
 
 
 def test_merged_schemas_widen_keys_that_stay_where_they_are(classic: Lake) -> None:

@@ -10,7 +10,7 @@ Paimon's `PaimonOutputResolver`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
@@ -242,17 +242,41 @@ def widens(source: T.DataType, target: T.DataType) -> bool:
 
 def positional(source: T.DataType, target: T.DataType) -> T.DataType:
     """The source's type with the target's member names, place by place: the type to which a value is cast that is to be
-    assigned by position. Members beyond the target's keep their names, for which they are then refused."""
+    assigned by position. Members beyond the target's keep their names: they are refused, or become new ones."""
     if isinstance(source, T.StructType) and isinstance(target, T.StructType):
-        if len(source) != len(target):
-            return source
-        pairs = zip(source.fields, target.fields, strict=True)
-        return T.StructType([T.StructField(b.name, positional(a.dataType, b.dataType), True) for a, b in pairs])
+        pairs = zip(source.fields, target.fields, strict=False)
+        named = [T.StructField(b.name, positional(a.dataType, b.dataType), True) for a, b in pairs]
+        return T.StructType([*named, *source.fields[len(named) :]])
     if isinstance(source, T.ArrayType) and isinstance(target, T.ArrayType):
         return T.ArrayType(positional(source.elementType, target.elementType), True)
     if isinstance(source, T.MapType) and isinstance(target, T.MapType):
         key, value = positional(source.keyType, target.keyType), positional(source.valueType, target.valueType)
         return T.MapType(key, value, True)
+    return source
+
+
+def typed(source: T.StructType, target: T.StructType, rules: Rules) -> T.StructType:
+    """The source's columns, at any depth, those that no value gives a type (a bare NULL) with that of the target's of
+    the same name."""
+    fold: Callable[[str], str] = str if rules.sensitive else str.lower
+    known = {fold(field.name): field.dataType for field in target.fields}
+    fields = []
+    for field in source.fields:
+        wanted = known.get(fold(field.name), field.dataType)
+        fields.append(T.StructField(field.name, _typed(field.dataType, wanted, rules), field.nullable, field.metadata))
+    return T.StructType(fields)
+
+
+def _typed(source: T.DataType, target: T.DataType, rules: Rules) -> T.DataType:
+    if isinstance(source, T.NullType):
+        return target
+    if isinstance(source, T.StructType) and isinstance(target, T.StructType):
+        return typed(source, target, rules)
+    if isinstance(source, T.ArrayType) and isinstance(target, T.ArrayType):
+        return T.ArrayType(_typed(source.elementType, target.elementType, rules), source.containsNull)
+    if isinstance(source, T.MapType) and isinstance(target, T.MapType):
+        key = _typed(source.keyType, target.keyType, rules)
+        return T.MapType(key, _typed(source.valueType, target.valueType, rules), source.valueContainsNull)
     return source
 
 

@@ -59,7 +59,7 @@ from bucketlake.predicate.tree import Predicate, is_exact
 from bucketlake.schema.merging import MERGE_SCHEMA, Merging
 from bucketlake.schema.schema import BucketMode, column_names
 from bucketlake.spark.arrow_rows import spark_batch
-from bucketlake.spark.assignment import Rules, check_assignment, goes_by_place, matched
+from bucketlake.spark.assignment import Rules, check_assignment, goes_by_place, matched, typed
 from bucketlake.spark.cluster import ensure_package, parallelism
 from bucketlake.spark.conform import require_columns
 from bucketlake.spark.instants import refuse_stored
@@ -265,7 +265,8 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
         if partition is not None:
             partition = {name: padded(value, table.schema.field(name).type) for name, value in partition.items()}
         if Merging.of(table.options) is not None:
-            table = table.evolved(field_types(schema)).with_options({MERGE_SCHEMA: False})
+            told = typed(schema, spark_schema(table.schema.fields), Rules())
+            table = table.evolved(field_types(told)).with_options({MERGE_SCHEMA: False})
         if overwrite and DYNAMIC_OVERWRITE not in self.options:  # as Apache Paimon's connector, whatever the table says
             table = table.with_options({DYNAMIC_OVERWRITE: False})
         store = table.store

@@ -42,7 +42,7 @@ from bucketlake.schema.merging import Merging
 from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema
 from bucketlake.spark import instants
 from bucketlake.spark.arrow_rows import collected
-from bucketlake.spark.assignment import Rules
+from bucketlake.spark.assignment import Rules, typed
 from bucketlake.spark.cluster import parallelism
 from bucketlake.spark.conform import chars_are_text, conform, literal
 from bucketlake.spark.maintain.compaction import after_write
@@ -207,7 +207,8 @@ def evolved(table: Table, frame: DataFrame, rules: Rules, extra: Sequence[str] =
     """The table with a schema that holds the frame's columns (`write.merge-schema`), `extra` apart; nothing is changed
     where a value of the frame could not be assigned to it then."""
     arriving = T.StructType([field for field in frame.schema.fields if field.name not in extra])
-    given = instants.made_fields(arriving, table.options, table.schema.fields)
+    told = typed(arriving, instants.shown_schema(table.schema.fields, table.options), rules)
+    given = instants.made_fields(told, table.options, table.schema.fields)
     found = Merging.of(table.options, rules.sensitive)
     future = None if found is None else merged_schema(table.store, given, found, table.name)
     if future is not None:

@@ -49,7 +49,7 @@ HIVE_STYLE = "write.hive-style-dynamic-partition.enabled"
 @dataclass(slots=True)
 class Insert:
     """A parsed INSERT. `partition`: column -> the constant's text, or None where the value comes from the query;
-    `replaced`: the condition of REPLACE WHERE."""
+    `replaced`: the condition of REPLACE WHERE; `evolves`: WITH SCHEMA EVOLUTION."""
 
     overwrite: bool
     partition: dict[str, str | None] | None = None
@@ -58,13 +58,14 @@ class Insert:
     replaced: str | None = None
     query: str = ""
     options: dict[str, str] = field(default_factory=dict)
+    evolves: bool = False
 
     def run(self, lake: Lake, name: names.LakeName) -> None:
         """One commit. Rows that replace those that they are made of are made again where others changed these."""
         if self.made_of(lake, name) is None:
             by_settings(lake.spark, partial(self.prepared, lake, name))()
             return
-        table = lake.table(name.full).with_options({**session_options(lake, name), **self.options})
+        table = lake.table(name.full).with_options(self._options(lake, name))
         made_anew(table.table.store, partial(self.prepared, lake, name))
 
     def made_of(self, lake: Lake, name: names.LakeName) -> Read | None:
@@ -72,7 +73,7 @@ class Insert:
         table = lake.table(name.full)
         if not (self.overwrite or self.replaced is not None) or not may_read(lake, table, self.query):
             return None
-        store = table.with_options({**session_options(lake, name), **self.options}).table.store
+        store = table.with_options(self._options(lake, name)).table.store
         return store.latest_snapshot() or EMPTY
 
     def prepared(self, lake: Lake, name: names.LakeName, read: Read | None = None) -> Callable[[], None]:
@@ -87,6 +88,11 @@ class Insert:
         """
         table, _, request = self._planned(lake, name, None)
         return Explained(name.full, f"INSERT{self._effect(table, request)}", self.query)
+
+    def _options(self, lake: Lake, name: names.LakeName) -> dict[str, str]:
+        """The session's options for the table and the statement's own."""
+        evolution = {MERGE_SCHEMA: "true"} if self.evolves else {}
+        return {**session_options(lake, name), **self.options, **evolution}
 
     def _effect(self, table: LakeTable, request: WriteRequest) -> str:
         """What becomes of rows that are there."""
@@ -106,7 +112,7 @@ class Insert:
         self, lake: Lake, name: names.LakeName, read: Read | None
     ) -> tuple[LakeTable, DataFrame | pa.Table, WriteRequest]:
         """The table, the rows that go into it, and how."""
-        options = {**session_options(lake, name), **self.options}
+        options = self._options(lake, name)
         table = lake.table(name.full).with_options(options)
         if table.table.view is not None:
             table.table.for_writing()  # refuses it, whatever the rows
@@ -121,10 +127,13 @@ class Insert:
             frame = frame.select("*", *values) if values else frame
         else:
             listed = _listed(self, _order(frame, self, table, static))
-            source = Source(frame, tuple(listed))
+            brought = _brought(self, frame, listed, table)
+            listed += brought
+            source = None if brought else Source(frame, tuple(listed))
             frame = positioned(frame, listed, table, static)
         partition = _static_values(lake, static, table) or None
-        request = WriteRequest(local=Cursor(self.query).sees("VALUES"), evolves=self.by_name, read=read, source=source)
+        evolves = self.by_name or self.evolves
+        request = WriteRequest(local=Cursor(self.query).sees("VALUES"), evolves=evolves, read=read, source=source)
         if self.replaced is not None:
             require_quotes(lake.spark, [self.replaced])
             partition = replaced_partition(self.replaced, table.table)
@@ -228,7 +237,7 @@ def _in_utc(item: pa.Field) -> pa.Field:
 def positioned(frame: DataFrame, listed: Sequence[str], table: LakeTable, static: dict[str, str]) -> DataFrame:
     """The frame under the names of the table's columns that it gives, place by place at every level, with the values
     of the PARTITION clause; InvalidError for a different number of columns."""
-    schema = table.schema
+    known = {field.name: field.type for field in table.schema.fields}
     given = frame.schema.fields
     if len(given) != len(listed):
         kind = "NOT_ENOUGH" if len(given) < len(listed) else "TOO_MANY"
@@ -241,13 +250,21 @@ def positioned(frame: DataFrame, listed: Sequence[str], table: LakeTable, static
         )
     columns: list[Column | str] = []
     for name, source in zip(listed, given, strict=True):
-        kind = positional(source.dataType, spark_type(schema.field(name).type))
+        kind = positional(source.dataType, spark_type(known[name])) if name in known else source.dataType
         same = kind == source.dataType
         columns.append(quoted(name) if same else F.col(quoted(name)).cast(kind).alias(name))
-    values = [F.expr(_static_cast(text, name, schema)).alias(name) for name, text in static.items()]
+    values = [F.expr(_static_cast(text, name, table.schema)).alias(name) for name, text in static.items()]
     frame = frame if frame.columns == list(listed) else frame.toDF(*listed)
     plain = not values and all(isinstance(column, str) for column in columns)
     return frame if plain else frame.select(*columns, *values)
+
+
+def _brought(insert: Insert, frame: DataFrame, listed: Sequence[str], table: LakeTable) -> list[str]:
+    """The columns behind the table's that WITH SCHEMA EVOLUTION adds to it, by the query's names."""
+    if not insert.evolves or insert.partition is not None or insert.columns is not None:
+        return []
+    own, brought = {name.lower() for name in table.schema.field_names}, frame.columns[len(listed) :]
+    return [] if any(name.lower() in own for name in brought) else brought
 
 
 def _order(frame: DataFrame, insert: Insert, table: LakeTable, static: dict[str, str]) -> list[str]:

@@ -1,7 +1,8 @@
 """The forms of INSERT: alone, behind WITH, and behind FROM, where several may follow that share it.
 
-    INSERT {INTO | OVERWRITE [INTO]} [TABLE] t [WITH ('k' = 'v', …)] [PARTITION (…)] [BY NAME | (columns)] query
-    INSERT INTO [TABLE] t [WITH (…)] [BY NAME] REPLACE WHERE condition query
+    INSERT [WITH SCHEMA EVOLUTION] {INTO | OVERWRITE [INTO]} [TABLE] t [WITH ('k' = 'v', …)] [PARTITION (…)]
+        [BY NAME | (columns)] query
+    INSERT [WITH SCHEMA EVOLUTION] INTO [TABLE] t [WITH (…)] [BY NAME] REPLACE WHERE condition query
     [WITH …] INSERT … ; [WITH …] FROM … {INSERT … SELECT …} …
 
 Spec: docs/sql/insert.md
@@ -20,6 +21,7 @@ from bucketlake.sql.text import names
 from bucketlake.sql.text.cursor import Cursor, option_hints
 from bucketlake.sql.text.parsed import NO_TABLE, Statement
 from bucketlake.sql.text.tokens import QUERIES, Token, blank, splice, tokenize
+from bucketlake.sql.text.verbs import EVOLUTION, is_insert
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ def parse_led(cursor: Cursor) -> Statement | None:
     """Read a statement that WITH or FROM leads: None where no INSERT follows, which is a query then."""
     tokens = cursor.tokens
     outside = list(_outside(cursor))
-    places = [at for at in outside if tokens[at].is_word("INSERT") and _goes_on(tokens[at + 1 : at + 2])]
+    places = [at for at in outside if is_insert(tokens, at)]
     if not places:
         return None
     if len(places) > 1 and not any(tokens[at].is_word("FROM") for at in outside if at < places[0]):
@@ -86,10 +88,6 @@ def _outside(cursor: Cursor) -> Iterator[int]:
             yield at
 
 
-def _goes_on(following: Sequence[Token]) -> bool:
-    return bool(following) and (following[0].is_word("INTO") or following[0].is_word("OVERWRITE"))
-
-
 @dataclass(slots=True)
 class Branch:
     """One of the INSERTs that share a FROM; `statement`: as if it stood alone."""
@@ -123,6 +121,7 @@ class Branches:
 
 def _insert(cursor: Cursor) -> tuple[Insert, list[tuple[int, int]]] | None:
     """Read from behind INSERT up to the query, which is left, and where hints stand before it; None for a DIRECTORY."""
+    evolves = cursor.accept(*EVOLUTION)
     overwrite = cursor.accept("OVERWRITE")
     if overwrite and (cursor.sees("DIRECTORY") or cursor.sees("LOCAL", "DIRECTORY")):
         return None
@@ -132,7 +131,7 @@ def _insert(cursor: Cursor) -> tuple[Insert, list[tuple[int, int]]] | None:
         cursor.accept("INTO")
     cursor.accept("TABLE")
     cursor.table()
-    found = Insert(overwrite)
+    found = Insert(overwrite, evolves=evolves)
     head = cursor.tokens[cursor.at - 1].end
     if cursor.sees("WITH", "("):
         cursor.expect("WITH")

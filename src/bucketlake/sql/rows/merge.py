@@ -20,7 +20,7 @@ from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.default import default_sql
 from bucketlake.schema.merging import MERGE_SCHEMA, Merging, besides
 from bucketlake.spark import instants
-from bucketlake.spark.assignment import Rules
+from bucketlake.spark.assignment import Rules, typed
 from bucketlake.spark.merge.appended import AppendedMerge
 from bucketlake.spark.merge.clauses import (
     DELETE,
@@ -261,9 +261,8 @@ class MergeInto:
         """What may become columns or members of the table: with a star all of the source, else its columns that clauses
         assign to and the table lacks, and what columns and members hold besides that clauses assign to the source's of
         the same names."""
-        fields = [
-            item for item in source.fields if not isinstance(item.dataType, NullType) and item.name not in COLUMNS
-        ]
+        told = typed(source, instants.shown_schema(table.schema.fields, table.options), rules)
+        fields = [item for item in told.fields if not isinstance(item.dataType, NullType) and item.name not in COLUMNS]
         given = instants.made_fields(StructType(fields), table.options, table.schema.fields)
         clauses = [clause for clause in self.clauses if clause.side is not Side.NOT_MATCHED_BY_SOURCE]
         if any(clause.columns is None for clause in clauses):

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from bucketlake.sql.text.tokens import Token
 
+EVOLUTION = ("WITH", "SCHEMA", "EVOLUTION")
+
 
 def change_in(tokens: Sequence[Token], at: int) -> int | None:
     """Where a text that begins like a query, behind WITH or FROM, turns out to change a table."""
@@ -17,11 +19,19 @@ def change_in(tokens: Sequence[Token], at: int) -> int | None:
             continue
         if depth or token.kind != "word":
             continue
-        following = tokens[place + 1] if place + 1 < len(tokens) else None
-        if token.is_word("INSERT") and following is not None and any(map(following.is_word, ("INTO", "OVERWRITE"))):
+        if is_insert(tokens, place):
             return place
         word = token.value.upper()
         if led and word in ("DELETE", "UPDATE", "MERGE") and tokens[place - 1].value == ")":  # behind its last name
             return place
         led = led and word not in ("SELECT", "FROM", "VALUES", "TABLE")
     return None
+
+
+def is_insert(tokens: Sequence[Token], at: int) -> bool:
+    """Whether the verb of an INSERT stands at a place: a word that goes on as its grammar does."""
+    if not tokens[at].is_word("INSERT"):
+        return False
+    evolves = [token.value.upper() for token in tokens[at + 1 : at + 4]] == [*EVOLUTION]
+    following = tokens[at + 4 : at + 5] if evolves else tokens[at + 1 : at + 2]
+    return bool(following) and (following[0].is_word("INTO") or following[0].is_word("OVERWRITE"))
