@@ -81,7 +81,9 @@ def test_a_statement_with_schema_evolution(classic: Lake) -> None:
             lake.sql(f"{evolve} INTO ev {misfit}")
     with pytest.raises(InvalidError, match="extra struct fields at `s`: `d`"):
         lake.sql("INSERT INTO ev VALUES (4, named_struct('a', 1, 'b', 'y', 'c', 8, 'd', 9), 'm', 1)")
-    assert "INSERT, rows are added" in lake.sql(f"EXPLAIN {evolve} INTO ev BY NAME SELECT 1 AS id, 2 AS never").first()[0]
+    assert (
+        "INSERT, rows are added" in lake.sql(f"EXPLAIN {evolve} INTO ev BY NAME SELECT 1 AS id, 2 AS never").first()[0]
+    )
     lake.sql(f"{evolve} OVERWRITE ev BY NAME SELECT 9 AS id")
     assert rows(lake, "SELECT id, more, last FROM ev") == [(9, None, None)]
     assert lake.table("ev").schema.field_names == ("id", "s", "more", "last")
