@@ -16,6 +16,7 @@ from tests import quick
 from tests.profile import seeds
 
 from bucketlake.errors import ConflictError, InvalidError
+from bucketlake.spark.datasource import BucketlakeSource
 from bucketlake.spark.read import reader
 from bucketlake.spark.session import Lake
 
@@ -141,6 +142,36 @@ def test_changes_of_keys_in_order(classic: Lake, tmp_path: Path, monkeypatch: py
     table.process_stream(body, str(tmp_path / "c"), **options).awaitTermination()
     assert told[-2:] == [("-U", 1, "d"), ("+U", 1, "e")] and len(told) == 7
     assert table.consumers()["c"].snapshots == table.consumers()["c"].millis == 0
+
+
+def test_a_new_reader_is_told_of_no_deletes_of_rows_that_it_never_had(classic: Lake, tmp_path: Path) -> None:
+    """Sums over the stream would take back what they never added."""
+    lake, told = classic, []
+    lake.sql(
+        "CREATE TABLE db.t (id INT, v STRING) TBLPROPERTIES ('primary-key'='id', 'bucket'='1', 'changelog-producer'='input')"
+    )
+    insert(lake, "t", (1, "a"), (2, "a"))
+    lake.sql("DELETE FROM db.t WHERE id = 2")
+    table = lake.table("db.t")
+    assert table.read(read_changelog=True).count() == 2, "a batch shows the delete, as in Apache Paimon"
+    source = BucketlakeSource({"path": table.path, "read.changelog": "true"})
+    stream = source.streamReader(source.schema())
+
+    def read(start: Any) -> Any:
+        end = stream.latestOffset(start, stream.getDefaultReadLimit())
+        rows = [
+            row for part in stream.partitions(start, end) for batch in stream.read(part) for row in batch.to_pylist()
+        ]
+        return end, [tuple(row.values()) for row in rows]
+
+    end, rows = read(stream.initialOffset())
+    process = table.process_stream(
+        lambda frame, number: told.extend(map(tuple, frame.collect())), tmp_path / "c", NOW, read_changelog=True
+    )
+    process.awaitTermination(60)
+    assert rows == told == [("+I", 1, "a")]
+    lake.sql("DELETE FROM db.t WHERE id = 1")
+    assert read(end)[1] == [("-D", 1, "a")], "of what it had it is"
 
 
 @pytest.mark.slow

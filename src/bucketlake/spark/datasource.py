@@ -249,7 +249,7 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
         handle = self._loaded or self._table()
         check_followed(handle)
         fields = tuple(handle.schema.field(name) for name in schema.names)
-        view = handle.view if isinstance(handle.view, RowView) else None
+        view = replace(handle.view, follows=True) if isinstance(handle.view, RowView) else None
         known = None if self.handle is None else self.options.get(NEWEST_KNOWN)
         rows = Rows(handle.store, view, fields, self._where(handle))
         return StreamReader(rows, self.at_once, None if known is None else int(known))

@@ -55,16 +55,16 @@ def read_split(
 
 
 def read_kinds(
-    store: Store, split: Split, columns: Sequence[str], predicate: Predicate | None = None
+    store: Store, split: Split, columns: Sequence[str], predicate: Predicate | None = None, deletes: bool = True
 ) -> Iterator[pa.RecordBatch]:
-    """As `read_split` for tables with a primary key, with rows that take others back (-U, -D) too. `columns` may name
-    `_VALUE_KIND` and `_SEQUENCE_NUMBER`. Splits of changes give every row of their files, in order.
+    """As `read_split` for tables with a primary key, with `deletes` rows that take others back (-U, -D) too. `columns`
+    may name `_VALUE_KIND` and `_SEQUENCE_NUMBER`. Splits of changes give every row of their files, in order.
 
     Spec: docs/spec/incremental.md#audit-log
     """
     special = (KIND_FIELD.name, SEQUENCE_FIELD.name)
     column_names(store.schema, [name for name in columns if name not in special])
-    return _matching(store, split, list(columns), predicate, deletes=True)
+    return _matching(store, split, list(columns), predicate, deletes)
 
 
 def _matching(

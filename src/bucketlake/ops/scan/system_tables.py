@@ -55,9 +55,11 @@ def _texts() -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class RowView:
-    """A system table that shows a table's rows. `name`: one of `ROW_VIEWS`."""
+    """A system table that shows a table's rows. `name`: one of `ROW_VIEWS`. `follows`: for a stream, whose reader knows
+    nothing of the rows that were deleted before it began; else deletes that compaction has left are shown as well."""
 
     name: str
+    follows: bool = False
 
     @property
     def computes(self) -> bool:
@@ -122,13 +124,24 @@ class RowView:
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=target)
             return
         if self.name == AUDIT_LOG:
-            for batch in _with_kinds(store, split, names, predicate):
+            for batch in self._with_kinds(store, split, names, predicate):
                 yield _batch(batch, batch.column(KIND_FIELD.name), target)
             return
         keys = list(store.schema.primary_keys) if split.changes else []
-        batches = _with_kinds(store, split, list(dict.fromkeys([*names, *keys])), predicate)
+        batches = self._with_kinds(store, split, list(dict.fromkeys([*names, *keys])), predicate)
         for batch, joins in _paired(batches, keys) if keys else ((found, None) for found in batches):
             yield _packed(batch, joins, target)
+
+    def _with_kinds(
+        self, store: Store, split: Split, names: list[str], predicate: Predicate | None
+    ) -> Iterator[pa.RecordBatch]:
+        """The columns of all rows, deletes too, with their kinds; those of append tables are inserted."""
+        if store.schema.primary_keys:
+            deletes = not self.follows or split.changes or split.before is not None
+            yield from reading.read_kinds(store, split, [*names, KIND_FIELD.name], predicate, deletes)
+            return
+        for batch in reading.read_split(store, split, names, predicate):
+            yield batch.append_column(KIND_FIELD.name, pa.array(np.zeros(batch.num_rows, np.int8)))
 
 
 def view_of(name: str | None) -> RowView | None:
@@ -154,15 +167,6 @@ def read_view(
         parts = narrowed(store, split, {*wanted, *(() if predicate is None else columns_of(predicate))})
         return chain.from_iterable(reading.read_split(store, part, wanted, predicate) for part in parts)
     return view.read(store, split, column_names(view.schema(store), columns), predicate)
-
-
-def _with_kinds(store: Store, split: Split, names: list[str], predicate: Predicate | None) -> Iterator[pa.RecordBatch]:
-    """The columns of all rows, deletes too, with their kinds; those of append tables are inserted."""
-    if store.schema.primary_keys:
-        yield from reading.read_kinds(store, split, [*names, KIND_FIELD.name], predicate)
-        return
-    for batch in reading.read_split(store, split, names, predicate):
-        yield batch.append_column(KIND_FIELD.name, pa.array(np.zeros(batch.num_rows, np.int8)))
 
 
 def _batch(rows: pa.RecordBatch, kinds: pa.Array, target: pa.Schema) -> pa.RecordBatch:

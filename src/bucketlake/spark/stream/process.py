@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
@@ -210,6 +211,8 @@ def process(spark: SparkSession, table: Table, how: Processing) -> StreamProcess
         raise InvalidError("a table with a fallback branch is not read as a stream", table=table.name)
     refuse_stream(table.store)
     column_names(table.schema, how.columns)
+    if isinstance(table.view, RowView):
+        table = replace(table, view=replace(table.view, follows=True))
     return StreamProcess(spark, table, how)
 
 
