@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from tests import quick
 from tests.profile import seeds
 
-from bucketlake.errors import ConflictError, InvalidError
+from bucketlake.errors import ConflictError, InvalidError, NotFoundError
 from bucketlake.spark.datasource import BucketlakeSource
 from bucketlake.spark.read import reader
 from bucketlake.spark.session import Lake
@@ -172,6 +172,12 @@ def test_a_new_reader_is_told_of_no_deletes_of_rows_that_it_never_had(classic: L
     assert rows == told == [("+I", 1, "a")]
     lake.sql("DELETE FROM db.t WHERE id = 1")
     assert read(end)[1] == [("-D", 1, "a")], "of what it had it is"
+    lake.sql("DROP TABLE db.t")
+    with pytest.raises(NotFoundError, match="not there any more.*read it under its new name") as gone:
+        read(end)
+    assert "ops" not in "".join(str(entry.path) for entry in gone.traceback), (
+        "frames that Spark would put into its message"
+    )
 
 
 @pytest.mark.slow

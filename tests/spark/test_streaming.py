@@ -131,8 +131,11 @@ def test_a_batch_that_comes_again_is_recognised(classic: Lake, tmp_path: Path) -
     with pytest.raises(StreamingQueryException, match="other rows"):
         run(lake, "plain", older)
     lake.sql("CREATE TABLE db.other (id INT, v STRING)")
-    with pytest.raises(StreamingQueryException, match="has not written to this table"):
+    with pytest.raises(StreamingQueryException, match="has not written to this table") as refused:
         run(lake, "other", tmp_path / "one")
+    ended = refused.value
+    assert isinstance(ended, InvalidError) and ended.getCondition() == "STREAM_FAILED"
+    assert len(str(ended).splitlines()) == 1 and str(ended).endswith("]: use a checkpoint of its own for each table")
 
 
 def test_a_stateful_query_goes_on_behind_a_batch_that_comes_again(classic: Lake, tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ from bucketlake.errors import (
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.stream.batches import BatchName
 from bucketlake.spark.cluster import ensure_package
+from bucketlake.spark.raised import brief_in_batch
 from bucketlake.spark.stream.checkpoint import Checkpoint, Query
 from bucketlake.spark.stream.lane import Lane
 from bucketlake.spark.stream.sink import Written, write_batch
@@ -144,6 +145,10 @@ class CdcSink:
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         """Write one batch."""
+        with brief_in_batch():
+            self._follow(frame, number)
+
+    def _follow(self, frame: DataFrame, number: int) -> None:
         clock = self.job.catalog.env.clock
         started = clock.now_millis()
         known = self.query.is_known
@@ -171,7 +176,7 @@ class CdcSink:
             )
         elif aside:
             told = f"{aside} of {found.events} events of batch {number} could not be written"
-            warnings.warn(f"cdc: {told}: SELECT reason, event FROM {self.job.letters}", stacklevel=2)
+            warnings.warn(f"cdc: {told}: SELECT reason, event FROM {self.job.letters}", stacklevel=3)
 
     # ---- what the batch holds
 

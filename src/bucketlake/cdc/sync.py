@@ -25,7 +25,7 @@ from bucketlake.cdc.source import Source, absolute
 from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError, check_flags, check_types, did_you_mean
 from bucketlake.options.options import option_keys, option_text, validate
 from bucketlake.schema.change import SetOption
-from bucketlake.spark.raised import interrupts_stay
+from bucketlake.spark.raised import interrupts_stay, told_by
 from bucketlake.spark.session import Lake
 from bucketlake.spark.stream.checkpoint import Checkpoint, Query, check_trigger
 from bucketlake.table import Table
@@ -293,7 +293,7 @@ def _start(lake: Lake, source: Source, job: Job, checkpoint: str, how: How) -> S
     if how.trigger is not None:
         stream = stream.trigger(**how.trigger)
     with interrupts_stay():
-        return stream.foreachBatch(sink).start()
+        return told_by(stream.foreachBatch(sink).start())
 
 
 def _bind(checkpoint: Checkpoint, job: Job) -> None:

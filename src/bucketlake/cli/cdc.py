@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     from bucketlake.cdc.sink import SyncDone
     from bucketlake.cli.shell import running
     from bucketlake.ops.check import remedy
-    from bucketlake.spark import raised
     from bucketlake.spark.session import Lake
 else:
-    cdc, raised = lazy("bucketlake.cdc"), lazy("bucketlake.spark.raised")
+    cdc = lazy("bucketlake.cdc")
     remedy = lazy("bucketlake.ops.check.remedy")
     running = lazy("bucketlake.cli.shell.running")
 
@@ -173,8 +172,7 @@ def _run(given: Sync, target: str, call: str) -> None:
         if not by_itself:
             query.stop()
     for error in errors if by_itself else ():
-        found = raised.of_query(error)
-        raise error if found is None else found from error
+        raise error
     if given.once and not came.is_set():
         given.console.note("nothing new")
 

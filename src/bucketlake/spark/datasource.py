@@ -10,11 +10,10 @@ Spec: docs/spec/reading.md#data-source, docs/dataframes.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import wraps
 from types import MappingProxyType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
 import pyarrow as pa
@@ -34,7 +33,7 @@ from pyspark.sql.datasource import (
 from bucketlake.catalog import DEFAULT_DATABASE, open_catalog, open_named, parse_name
 from bucketlake.catalogs.names import Identifier, name_of_folder, written
 from bucketlake.env.object_store import STORAGE_PREFIXES, open_env
-from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
 from bucketlake.file_names import names_of
 from bucketlake.ops.buckets.postpone import counts_rows
 from bucketlake.ops.cluster.order import write_order
@@ -63,6 +62,7 @@ from bucketlake.spark.assignment import Rules, check_assignment, goes_by_place, 
 from bucketlake.spark.cluster import ensure_package, parallelism
 from bucketlake.spark.conform import require_columns
 from bucketlake.spark.instants import refuse_stored
+from bucketlake.spark.raised import brief
 from bucketlake.spark.read.stream_reader import Rows, StreamReader
 from bucketlake.spark.types import field_types, spark_schema, spark_type
 from bucketlake.spark.write.assigned import assigned_batch, check_alone
@@ -72,9 +72,6 @@ from bucketlake.types.instants import LEGACY_TIMESTAMPS
 from bucketlake.types.model import DataField
 from bucketlake.types.spaced import padded, spaced_batch
 from bucketlake.values import dataclass
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 FORMAT = "bucketlake"
 READ_CHANGELOG = "read.changelog"
@@ -167,34 +164,6 @@ def _activate(spark: SparkSession) -> None:
     spark.createDataFrame([], "nothing int")  # what PySpark's public calls do so by
 
 
-class _Brief:
-    """Within it, and in methods that it decorates, errors for users come without the frames that they passed: Spark
-    puts them into its message."""
-
-    def __call__(self, method: Callable[P, R]) -> Callable[P, R]:
-        """The method, brief."""
-
-        @wraps(method)
-        def called(*args: P.args, **named: P.kwargs) -> R:
-            try:
-                return method(*args, **named)
-            except BucketlakeError as error:
-                raise error.with_traceback(None) from None
-
-        return called
-
-    def __enter__(self) -> None:
-        """Nothing to do."""
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """The error once more, from here."""
-        if isinstance(error, BucketlakeError):
-            raise error.with_traceback(None) from None
-
-
-_brief = _Brief()
-
-
 class BucketlakeSource(DataSource):  # type: ignore[misc]
     """Spark's view of one table folder."""
 
@@ -209,7 +178,7 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
         """The name of the format."""
         return FORMAT
 
-    @_brief
+    @brief
     def schema(self) -> T.StructType:
         """The table's columns, or those that option `columns` names, as of the snapshot that is read."""
         handle = self._loaded = self._table()
@@ -222,7 +191,7 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
             table = handle  # a stream may start where a batch cannot read, which `reader` refuses
         return spark_schema(self._fields(table))
 
-    @_brief
+    @brief
     def reader(self, schema: T.StructType) -> DataSourceReader:
         """A batch read of one snapshot."""
         handle = self._loaded or self._table()
@@ -243,7 +212,7 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
         view = table.view if isinstance(table.view, RowView) else None
         return SplitReader([(Rows(store, view, tuple(fields), where), part.splits) for store, part in parts])
 
-    @_brief
+    @brief
     def streamReader(self, schema: T.StructType) -> StreamReader:
         """A stream of the table's rows, or of its changes where a view of them is read."""
         handle = self._loaded or self._table()
@@ -254,7 +223,7 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
         rows = Rows(handle.store, view, fields, self._where(handle))
         return StreamReader(rows, self.at_once, None if known is None else int(known))
 
-    @_brief
+    @brief
     def writer(self, schema: T.StructType, overwrite: bool) -> DataSourceArrowWriter:
         """A batch write as one commit."""
         table = self._table().for_writing()
@@ -281,7 +250,7 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
             return StagingWriter(table, sources, template, mode, partition)
         return CommitWriter(table, sources, template, mode, partition)
 
-    @_brief
+    @brief
     def streamWriter(self, schema: T.StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Refused: Spark tells such a writer no name of its query, by which a batch that comes again is known."""
         remedy = "lake.table('db.t').write_stream(df, checkpoint=…), or bucketlake.attach the session first"
@@ -365,7 +334,7 @@ class SplitReader(DataSourceReader):  # type: ignore[misc]
         if isinstance(partition, SplitPartition):
             rows = self._rows[partition.branch]
             names = [f.name for f in rows.fields]
-            with _brief:
+            with brief:
                 for batch in read_view(rows.store, rows.view, partition.split, names, rows.where):
                     yield spark_batch(batch, rows.fields)
 
@@ -382,7 +351,7 @@ class MetadataReader(DataSourceReader):  # type: ignore[misc]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """All rows."""
-        with _brief:
+        with brief:
             for batch in self._table.to_batches(self._where, [f.name for f in self._fields]):
                 yield spark_batch(batch, self._fields)
 
@@ -408,7 +377,7 @@ class CommitWriter(DataSourceArrowWriter):  # type: ignore[misc]
         self._table, self._sources, self._template = table, sources, template
         self._mode, self._partition = mode, partition
 
-    @_brief
+    @brief
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """One task's files; with `clustering.columns` its rows are in order."""
         (number, batches), store = self._incoming(iterator), self._table.store
@@ -427,7 +396,7 @@ class CommitWriter(DataSourceArrowWriter):  # type: ignore[misc]
         own = (batch.select(sources).rename_columns(names) for batch in iterator)
         return number, (spaced_batch(assigned_batch(batch, fields), fields) for batch in own)
 
-    @_brief
+    @brief
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish the files as one snapshot, then compact what is due."""
         written = _collected(messages)
@@ -444,13 +413,13 @@ class CommitWriter(DataSourceArrowWriter):  # type: ignore[misc]
 class StagingWriter(CommitWriter):
     """Puts rows aside in the tasks, and writes them to their buckets where it commits: one process, bounded memory."""
 
-    @_brief
+    @brief
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """One task's rows, put aside."""
         number, batches = self._incoming(iterator)
         return Written(stage(self._table.store, batches, number, MOST_TASKS))
 
-    @_brief
+    @brief
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Write the rows of all tasks as one snapshot, then compact what is due."""
         aside = _collected(messages)

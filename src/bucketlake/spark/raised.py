@@ -4,7 +4,10 @@ with interrupts_stay(): …     Ctrl-C is raised as such, and a job that was can
 with told_as_ours(): …        the same, and errors of a call's own expressions and rows
 made(error)                   one of them as ours, without its place
 of_task(error)                what our own code raised in a task
+brief                         errors of ours without the frames that they passed
+brief_in_batch()              the same of what a micro-batch raises
 of_query(error)               what ended a streaming query
+told_by(query)                a query that raises and returns that
 what(error)                   its message, without plans, traces and texts of ours
 """
 
@@ -12,10 +15,11 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 from pyspark.errors import (
     AnalysisException,
@@ -44,6 +48,8 @@ from bucketlake.errors import (
 )
 from bucketlake.spark import faults
 
+P = ParamSpec("P")
+R = TypeVar("R")
 FILE_CHANGED = "a data file changed while it was read, or is not what its metadata says: read again"
 _IN_TASK = re.compile(r"^bucketlake\.errors\.(\w+): (.*?)$(?=\n*\Z|\n\s*\n|\n\tat |\n\w)", re.MULTILINE | re.DOTALL)
 # Of a query's error: what Python raised in its batch, and what Spark's own message begins with.
@@ -221,6 +227,7 @@ _OF_CONDITION = {
     "UNBOUND_SQL_PARAMETER": AnalysisException,
     "UNSUPPORTED_EXPR_FOR_PARAMETER": AnalysisException,
 }
+_ENDED: dict[type[BucketlakeError], type[BucketlakeError]] = {}  # by the kind of what ended a query
 # The name of an error of ours -> one that is also what Spark raises for it where a task did.
 _OURS = {
     kind.__name__: type(kind.__name__, (ToldError, kind, PythonException), {"__doc__": kind.__doc__})
@@ -274,21 +281,62 @@ def _of_condition(condition: str, told: str, **given: Any) -> RaisedError:
 
 
 def of_query(error: Exception) -> BucketlakeError | None:
-    """What ended a streaming query: an error of ours as its batch raised it, else what is told, without traces. None
-    for other errors."""
-    if not isinstance(error, StreamingQueryException):
+    """What ended a streaming query, as ours and Spark's: an error of ours as its batch or source raised it, else what
+    is told, without traces and plans. None for other errors."""
+    if not isinstance(error, StreamingQueryException) or isinstance(error, BucketlakeError):
         return None
     text = str(error)
     stack = [found.end() for found in _STACK.finditer(text)]
     raised = _IN_BATCH.match(text, stack[-1]) if stack else None
     if raised is None:
         found = _OF_QUERY.match(text)
-        return BucketlakeError("the query has ended", reason=(found[1] if found else text).strip())
-    kind = getattr(errors, raised[2], None) if raised[1] == "bucketlake.errors." else None
-    if not isinstance(kind, type) or not issubclass(kind, BucketlakeError):
-        return BucketlakeError("the query has ended", reason=f"{raised[2]}: {raised[3].strip()}")
+        return _ended(error, BucketlakeError, "the query has ended", reason=(found[1] if found else text).strip())
+    kind = _kind_named(raised[1], raised[2])
+    if kind is None:
+        return _ended(error, BucketlakeError, "the query has ended", reason=f"{raised[2]}: {raised[3].strip()}")
     told, sign, remedy = raised[3].strip().rpartition("]: ")
-    return kind(f"{told}]", remedy=remedy) if sign else kind(remedy)
+    return _ended(error, kind, f"{told}]", remedy=remedy) if sign else _ended(error, kind, remedy)
+
+
+def _kind_named(module: str, name: str) -> type[BucketlakeError] | None:
+    """The kind of an error of ours whose class a trace names; None for other classes."""
+    if not module.startswith("bucketlake."):
+        return None
+    kinds = (*vars(errors).values(), *_OURS_FOR.values(), *_OF_NAMES.values())
+    ours = (kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BucketlakeError))
+    found = next((kind for kind in ours if kind.__name__ == name), BucketlakeError)
+    return next(kind for kind in found.__mro__ if kind.__module__ == errors.__name__)
+
+
+def _ended(error: StreamingQueryException, kind: type[BucketlakeError], told: str, **given: Any) -> BucketlakeError:
+    made_of: type[BucketlakeError] = _ENDED.setdefault(
+        kind, type(kind.__name__, (ToldError, kind, StreamingQueryException), {"__doc__": kind.__doc__})
+    )
+    found = made_of(told, **given)
+    found._condition, found._state = error.getCondition(), error.getSqlState()  # type: ignore[attr-defined]
+    return found
+
+
+def told_by(query: Any) -> Any:
+    """The streaming query, which tells its end as `of_query`: Spark's own error is frames of ours and Spark's plan, and
+    what went wrong somewhere among them."""
+    wait, failed = query.awaitTermination, query.exception
+
+    def await_termination(timeout: int | None = None) -> bool | None:
+        """Wait until the query ends, at most so many seconds; raise what ended it."""
+        try:
+            ended: bool | None = wait(timeout)
+            return ended
+        except StreamingQueryException as error:
+            raise of_query(error) or error from None
+
+    def exception() -> Exception | None:
+        """What ended the query; None while it runs, and where nothing failed."""
+        error: Exception | None = failed()
+        return None if error is None else of_query(error) or error
+
+    query.awaitTermination, query.exception = await_termination, exception
+    return query
 
 
 def what(error: PySparkException) -> faults.Told:
@@ -296,6 +344,52 @@ def what(error: PySparkException) -> faults.Told:
     told = faults.read_message(str(getattr(error, "_desc", None) or getattr(error, "_message", None) or error))
     raised = _RAISED.match(told.what)
     return told if raised is None else replace(told, what=raised[1])
+
+
+class _Brief:
+    """Within it, and in methods that it decorates, errors for users come without the frames that they passed: Spark
+    puts them into its message."""
+
+    def __call__(self, method: Callable[P, R]) -> Callable[P, R]:
+        """The method, brief."""
+
+        @wraps(method)
+        def called(*args: P.args, **named: P.kwargs) -> R:
+            try:
+                return method(*args, **named)
+            except JobCancelledError:
+                raise
+            except BucketlakeError as error:
+                raise error.with_traceback(None) from None
+
+        return called
+
+    def __enter__(self) -> None:
+        """Nothing to do."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """The error once more, from here."""
+        if isinstance(error, BucketlakeError):
+            raise error.with_traceback(None) from None
+
+
+brief = _Brief()
+
+
+@contextmanager
+def brief_in_batch() -> Iterator[None]:
+    """What a micro-batch raises as ours, brief. What tells that the query was stopped stays as it is: Spark looks for
+    it in the traces."""
+    try:
+        with brief:
+            yield
+    except JobCancelledError:
+        raise
+    except PySparkException as error:
+        found = None if isinstance(error, BucketlakeError) else of_task(error) or made(error)
+        if found is None:
+            raise
+        raise found from None
 
 
 @contextmanager

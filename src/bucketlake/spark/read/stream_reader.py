@@ -23,6 +23,7 @@ from bucketlake.options.options import TableOptions
 from bucketlake.predicate.tree import Predicate
 from bucketlake.spark.arrow_rows import spark_batch
 from bucketlake.spark.cluster import pack
+from bucketlake.spark.raised import brief
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
@@ -104,10 +105,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         limited = self._limits.bounds or self._limits.min_rows is not None
         return ReadMaxFiles(self._limits.max_files or 2**31 - 1) if limited else ReadAllAvailable()
 
+    @brief
     def prepareForTriggerAvailableNow(self) -> None:
         """Read no further than what is there now."""
         self._until = self._source.newest()
 
+    @brief
     def latestOffset(self, start: Mapping[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
         """How far the next batch goes."""
         if start is None:
@@ -134,6 +137,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             end = self._source.following(end)
         return {**end.as_offset(), ORIGIN: origin.as_offset()}
 
+    @brief
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """What the tasks of one batch read."""
         begin = Position.of(end.get(ORIGIN) or {}) if "start" in start else Position.of(start)
@@ -146,10 +150,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         if not isinstance(partition, SplitGroup):
             raise InvalidError("not a part of this stream", part=str(partition)[:200])
         rows, names = self._rows, [item.name for item in self._rows.fields]
-        for split in partition.splits:
-            for batch in read_view(rows.store, rows.view, split, names, rows.where):
-                yield spark_batch(batch, rows.fields)
+        with brief:
+            for split in partition.splits:
+                for batch in read_view(rows.store, rows.view, split, names, rows.where):
+                    yield spark_batch(batch, rows.fields)
 
+    @brief
     def commit(self, end: Mapping[str, Any]) -> None:
         """What lies before `end` is not read again."""
         if "start" in end:

@@ -24,6 +24,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.schema.merging import Merging
 from bucketlake.schema.schema import BucketMode
 from bucketlake.spark.maintain import compaction
+from bucketlake.spark.raised import brief_in_batch
 from bucketlake.spark.stream.batch_done import BatchDone, Steps, added_by, tell_batch
 from bucketlake.spark.stream.checkpoint import Query
 from bucketlake.spark.stream.idle import IdleMarks
@@ -123,6 +124,10 @@ class Sink:
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         """Write one batch."""
+        with brief_in_batch():
+            self._write(frame, number)
+
+    def _write(self, frame: DataFrame, number: int) -> None:
         store, lane = self.table.store, self._lane or Lane(_depth(self.table), self.table.store.env.clock)
         self._lane = lane
         steps, batch = Steps(store.env.clock), self.query.batch(number)

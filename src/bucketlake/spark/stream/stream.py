@@ -30,7 +30,7 @@ from bucketlake.spark.datasource import (
     source_of,
 )
 from bucketlake.spark.instants import as_shown, tells_otherwise
-from bucketlake.spark.raised import interrupts_stay
+from bucketlake.spark.raised import interrupts_stay, told_by
 from bucketlake.spark.stream.batch_done import KEPT, BatchDone
 from bucketlake.spark.stream.checkpoint import Query, check_query, check_trigger
 from bucketlake.spark.stream.sink import Sink, Written, check_mode
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 class TableQuery(StreamingQuery):  # type: ignore[misc]
     """What a type checker knows of a query that writes a table: it is Spark's own, with `batches`, what became of the
-    newest ones, None on Spark Connect."""
+    newest ones, None on Spark Connect. What ended it is told as an error of ours that is Spark's as well."""
 
     batches: deque[BatchDone] | None
 
@@ -121,6 +121,6 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, how: Streaming) -
     if how.trigger is not None:
         stream = stream.trigger(**how.trigger)
     with interrupts_stay():
-        query = cast("TableQuery", stream.foreachBatch(sink).start())
+        query = cast("TableQuery", told_by(stream.foreachBatch(sink).start()))
     query.batches = batches  # on Spark Connect they are done beside the server
     return query
