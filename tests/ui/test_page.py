@@ -239,6 +239,27 @@ def test_one_mark_goes_over_both_charts_of_amplification(window: Window, shop: A
     assert f"{moments[0].write:.2f}×" in panel.locator(".pairs").inner_text()
 
 
+def test_no_label_of_amplification_stands_on_another(window: Window) -> None:
+    page = window.page
+
+    def much(route: Any) -> None:
+        found = route.fetch()
+        told = found.json()
+        told["moments"][-1]["space"] = 60.0
+        route.fulfill(response=found, json=told)
+
+    page.route("**/api/amplification?*", much)
+    window.room("shop/orders", "history")
+    boxes = """all => all.map(one => [...one.querySelectorAll('text')].map(text => text.getBoundingClientRect().toJSON()))"""
+    for chart in page.locator("[data-panel=amplification] svg.chart").evaluate_all(boxes):
+        assert len(chart) >= 3
+        for n, one in enumerate(chart):
+            for other in chart[:n]:
+                apart = one["right"] <= other["left"] or other["right"] <= one["left"]
+                assert apart or one["bottom"] <= other["top"] + 1 or other["bottom"] <= one["top"] + 1
+    page.unroute("**/api/amplification?*")
+
+
 def test_the_list_of_tables_keeps_what_was_searched(window: Window) -> None:
     page = window.page
     page.get_by_role("searchbox", name="Find a table").wait_for()
@@ -312,6 +333,25 @@ def test_schemas_and_options_say_what_differs_and_hide_secrets(window: Window) -
     assert options.locator("li").count() >= 1
     options.get_by_label("Find").fill("no such option")
     assert "Nothing of that name" in options.inner_text()
+
+
+def test_long_names_types_and_comments_of_columns_are_read_whole(window: Window) -> None:
+    page, longest = window.page, "comment " * 30
+
+    def longer(route: Any) -> None:
+        found = route.fetch()
+        told = found.json()
+        told["columns"][1] |= {"name": "x" * 150, "type": f"ROW<{'a INT, ' * 30}b INT>", "comment": longest}
+        route.fulfill(response=found, json=told)
+
+    page.route("**/api/overview?*", longer)
+    window.room("shop/orders", "schema")
+    table = page.locator("[data-panel=columns] .grid")
+    assert longest in table.inner_text()
+    cut = "all => all.filter(one => one.scrollWidth > one.clientWidth).map(one => one.innerText)"
+    assert table.locator("td").evaluate_all(cut) == []
+    assert table.evaluate("one => one.parentElement.scrollWidth <= one.parentElement.clientWidth"), "beside the window"
+    page.unroute("**/api/overview?*")
 
 
 def test_advice_has_a_command_to_copy(window: Window) -> None:

@@ -126,8 +126,9 @@ function curves(moments, own, width, view) {
     }).join("");
   };
   const last = moments[moments.length - 1];
+  const one = y(1) + 14 < HEIGHT - FOOT ? y(1) + 14 : y(1) - 4; // never over what stands below the axis
   return picture(width, `Write amplification ${times(last.write)}, space amplification ${times(last.space)} now`, null,
-    s("line", { x1: 0, x2: width, y1: y(1), y2: y(1), class: "target" }), s("text", { x: 2, y: y(1) + 14, class: "muted" }, "1×"),
+    s("line", { x1: 0, x2: width, y1: y(1), y2: y(1), class: "target" }), s("text", { x: 2, y: one, class: "muted" }, "1×"),
     own.map(([key, colour]) => s("path", { d: path(key), class: `line ${colour}` })), axis(moments, width),
     s("text", { x: 2, y: 10, class: "muted" }, times(most)), mark(moments, view, width));
 }

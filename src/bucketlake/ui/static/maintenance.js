@@ -19,7 +19,7 @@ export function advicePanel(table) {
       act: "Copy the command into a shell, or the statement into “bucketlake sql” or lake.sql(…). Nothing is run by copying.",
     },
     load: (signal) => ask("advice", table.place, signal),
-    empty: (data) => data.advice.length === 0 && "Nothing to advise: the table is in good shape.",
+    empty: (data) => data.advice.length === 0 && "Nothing to advise. Whether its files are there and whole, bucketlake fsck says.",
     draw: (data) => [
       h("ol", { class: "advice" }, topics(data.advice).map((own) => h("li", {}, piece(own[0]), own.length > 1 && h("details", { class: "more" },
         h("summary", {}, own.length === 2 ? "The same of another partition" : `The same of ${count(own.length - 1)} other partitions`), own.slice(1).map((one) => h("div", { class: "again" }, piece(one))))))),

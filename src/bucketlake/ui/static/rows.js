@@ -48,7 +48,7 @@ function grid(data, table, title, kinds = false) {
   return [
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `${title}, table` },
       h("table", { class: "grid", "aria-label": title },
-        h("thead", {}, h("tr", {}, data.columns.map((name, n) => h("th", { scope: "col", class: data.numeric[n] ? "number" : "" }, kinds && n === 0 ? "Change" : name, keys.has(name) && !(kinds && n === 0) && h("span", { class: "keysign", title: "key", role: "img", "aria-label": "key" }, " ●"))))),
+        h("thead", {}, h("tr", {}, data.columns.map((name, n) => h("th", { scope: "col", class: data.numeric[n] ? "number" : "", title: name.length > 40 ? name : null }, kinds && n === 0 ? "Change" : name, keys.has(name) && !(kinds && n === 0) && h("span", { class: "keysign", title: "key", role: "img", "aria-label": "key" }, " ●"))))),
         h("tbody", {}, data.rows.map((row, place) => [row, kinds ? differing(data, place) : new Set()]).map(([row, changed]) => h("tr", { class: kinds ? kind(row[0]) : "" }, row.map((value, n) => h("td", { class: `${data.numeric[n] ? "number" : ""}${changed.has(n) ? " differs" : ""}` }, kinds && n === 0 ? WORDS[value] || value : value === null ? h("i", { class: "null" }, "null") : value.length > 40 ? h("span", { title: value }, value) : value))))))),
     data.left_out_columns > 0 && h("p", { class: "hint" }, `${plural(data.left_out_columns, "more column")} not shown.`),
   ];

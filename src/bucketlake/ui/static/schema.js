@@ -9,6 +9,7 @@ export function columnsPanel(table) {
   return panel({
     name: "columns",
     title: "Columns",
+    wide: true,
     caption: "The newest schema: every column, its type, and its part in keys and partitions.",
     about: {
       what: "Every column with its type. Key columns identify a row, partition columns choose its folder.",
@@ -16,7 +17,7 @@ export function columnsPanel(table) {
       act: "ALTER TABLE … ADD, RENAME, ALTER and DROP COLUMN change the schema and touch no file.",
     },
     load: (signal) => ask("overview", table.place, signal),
-    draw: (data) => h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Columns, scrolls" }, h("table", { class: "grid", "aria-label": "Columns" },
+    draw: (data) => h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Columns, scrolls" }, h("table", { class: "grid told", "aria-label": "Columns" },
       h("thead", {}, h("tr", {}, ["Column", "Type", "Role", "Comment"].map((word) => h("th", { scope: "col" }, word)))),
       h("tbody", {}, data.columns.map((one) => h("tr", {}, h("td", {}, h("b", {}, one.name)), h("td", { class: "mono" }, one.type, !one.nullable && h("span", { class: "muted" }, " not null")),
         h("td", {}, one.role.split(" ").filter(Boolean).map((word) => h("span", { class: "pill" }, word))), h("td", { class: "muted" }, one.comment || "", one.default !== null && h("span", { class: "mono" }, ` default ${one.default}`))))))),
@@ -35,6 +36,7 @@ export function evolutionPanel(table) {
   return panel({
     name: "evolution",
     title: "Schema history",
+    wide: true,
     caption: "What each schema changed against the one before, the newest first. Good: few steps, types that only widen.",
     about: {
       what: "Each schema against the one before: columns that came, went, or changed, and options that were set. Old files keep the schema that they were written with; readers translate.",
