@@ -47,6 +47,12 @@ def test_fsck_and_repair(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "DRIVER_BYTES", -1)
     (left,) = lake.table("db.t").fsck("rows").findings
     assert (left.code, left.place.holder) == ("data-file-missing", "snapshot 2"), "travel to it still needs the file"
+    assert left.repair == "no"
+    assert [row["state"] for row in lake.sql(statement).collect()] == ["cannot"]
+    way = "CALL sys.expire_snapshots(table => 'db.t', retain_max => 1, retain_min => 1)"
+    assert lake.sql("CALL sys.fsck('db.t')").first()["remedy"] == f"restore the file from a copy, or {way}"
+    lake.sql(way)
+    assert lake.sql("CALL sys.fsck('db.t')").collect() == []
     assert lake.sql("SELECT k FROM db.t ORDER BY k").collect() == [(1,), (2,), (3,), (4,)]
     for call in ("CALL sys.fsck('db.t', 'deep')", "CALL sys.repair_table(table => 'db.t', allow => 'hint-latest')"):
         with pytest.raises(InvalidError):

@@ -121,10 +121,10 @@ def _report_text(given: Fsck, report: Report, done: Repair | None, values: Mappi
         place = [f"{name}={told[name]}" for name in names if told[name] is not None and told[name] != ""]
         yield clean(f"  at: {', '.join(place)}")
         yield clean(f"  so: {told['consequence']}")
-        if done is None:
-            yield clean(f"  do: {remedy.in_words(one.remedies(report.table), given.place)}")
-        else:
+        if done is not None:
             yield clean(f"  {told['state']}" if told["state"] else "  not mended")
+        if done is None or told["state"] in ("cannot", "to be named"):
+            yield clean(f"  do: {remedy.in_words(one.remedies(report.table), given.place)}")
     if done is not None and done.snapshot is not None:
         yield f"mended by snapshot {done.snapshot.id}"
 

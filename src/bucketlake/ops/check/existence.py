@@ -6,7 +6,9 @@ Spec: docs/maintenance.md#metadata
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +20,7 @@ from bucketlake.format.data.blob_references import is_pack
 from bucketlake.format.index.index_manifest import HASH, IndexEntry
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.format.numbers import distinct, is_among, members
+from bucketlake.ops.check.faults import FAULTS, Mend
 from bucketlake.ops.check.findings import Findings, Place, shown
 from bucketlake.ops.check.inventory import (
     MISSING,
@@ -69,7 +72,11 @@ class _Named:
     def tell(self) -> None:
         """A finding for each file, of the newest root that needs it."""
         told: set[tuple[str, str]] = set()
-        order = sorted(enumerate(self.reach.roots), key=lambda item: _rank(item[1][0]))
+        own = self.reach.store.branch_name
+        order = sorted(enumerate(self.reach.roots), key=lambda item: _rank(item[1][0], own))
+        ids = sorted(
+            root.snapshot.id for root, _, _ in self.reach.roots if root.kind == SNAPSHOT and root.branch == own
+        )
         for number, (root, data, changes) in order:
             if not root.stands():
                 continue
@@ -81,7 +88,8 @@ class _Named:
                 if (code, path) in told:
                     continue
                 told.add((code, path))
-                place = self.reach.place(entry, path, snapshot=root.snapshot.id, holder=root.label)
+                newer = _newer(root, own, ids) if FAULTS[code].mend is not Mend.NONE else None
+                place = self.reach.place(entry, path, snapshot=root.snapshot.id, holder=root.label, newer=newer)
                 self.findings.add(code, what, place)
 
     def _damaged(self, data: Sequence[str], changes: Sequence[str]) -> Iterator[tuple[str, str, ManifestEntry, str]]:
@@ -120,9 +128,23 @@ class _Named:
                     yield "file-index-missing", beside, entry, f"it belongs to {entry.file.file_name}"
 
 
-def _rank(root: Root) -> tuple[Any, ...]:
-    """Newest snapshots of the main branch first."""
-    return root.branch != MAIN, (SNAPSHOT, TAG, CHANGELOG).index(root.kind), -root.snapshot.id
+def _rank(root: Root, own: str) -> tuple[Any, ...]:
+    """Newest snapshots of the handle's branch first."""
+    return root.branch != own, root.branch != MAIN, (SNAPSHOT, TAG, CHANGELOG).index(root.kind), -root.snapshot.id
+
+
+def _snapshots(reach: Reach) -> list[int]:
+    """The ids of the handle's branch's snapshots, in order."""
+    own = reach.store.branch_name
+    return sorted(root.snapshot.id for root, _, _ in reach.roots if root.kind == SNAPSHOT and root.branch == own)
+
+
+def _newer(root: Root, own: str, ids: Sequence[int]) -> int | None:
+    """How many snapshots of the handle's branch, whose ids are given in order, are newer than this one: None for the
+    newest, which a repair mends, 0 for what is no snapshot of it."""
+    if root.kind != SNAPSHOT or root.branch != own:
+        return 0
+    return len(ids) - bisect_right(ids, root.snapshot.id) or None
 
 
 # ---------------------------------------------------------------------------------------------- index files
@@ -135,7 +157,8 @@ def index_path(store: Store, entry: IndexEntry) -> str | BucketlakeError:
 
 def _check_indexes(store: Store, reach: Reach, there: Inventory, findings: Findings) -> None:
     told: set[str] = set()
-    for root, _, _ in sorted(reach.roots, key=lambda item: _rank(item[0])):
+    own, ids = store.branch_name, _snapshots(reach)
+    for root, _, _ in sorted(reach.roots, key=lambda item: _rank(item[0], own)):
         for entry in reach.indexes.get(root.snapshot.index_manifest or "") or ():
             path = index_path(store, entry)
             text = partition_text(store, entry.partition)
@@ -148,6 +171,7 @@ def _check_indexes(store: Store, reach: Reach, there: Inventory, findings: Findi
                 findings.add("data-file-outside", shown(path), place)
                 continue
             kind = "hash" if entry.file.index_type == HASH else "vector"
+            place = replace(place, newer=_newer(root, own, ids))
             size = there.size(path)
             if size == MISSING and root.stands():
                 findings.add(f"{kind}-file-missing", f"index of type {entry.file.index_type}", place)

@@ -62,6 +62,15 @@ class Fault:
         level = (("level", self.level),)  # at which it is found again
         return (*named, Call("repair_table", (*level, *allow, ("dry_run", False)), table))
 
+    def of_past(self, table: str, newer: int, tag: str | None) -> tuple[str | Call, ...]:
+        """As `remedies`, where only older snapshots, of which so many are newer, or this tag, or a branch is concerned:
+        what nobody travels to may go."""
+        words = tuple(one for one in self.others if isinstance(one, str))
+        if tag is not None:
+            return (*words, _named(DELETE_TAG, table, tag))
+        kept = (("retain_max", newer), ("retain_min", newer))
+        return (*words, Call("expire_snapshots", kept, table)) if newer else words
+
 
 def _named(call: Call, table: str, holder: str | None) -> Call:
     filled = [(key, holder if holder and isinstance(value, Blank) else value) for key, value in call.arguments]

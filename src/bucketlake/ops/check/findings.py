@@ -25,7 +25,9 @@ _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a fault is. `partition`: as stored; `partition_text`: as its path; `holder`: the snapshot, tag, branch …
-    that leads there; `other`: the other bucket that is concerned."""
+    that leads there; `other`: the other bucket that is concerned; `newer`: None where the newest snapshot leads there,
+    else only the past does, which no commit mends: how many snapshots are newer, 0 if no snapshot but a tag or another
+    branch leads there."""
 
     file: str | None = None
     partition: bytes | None = None
@@ -35,6 +37,7 @@ class Place:
     snapshot: int | None = None
     holder: str | None = None
     other: int | None = None
+    newer: int | None = None
 
 
 NOWHERE = Place()
@@ -62,13 +65,16 @@ class Finding:
     @property
     def repair(self) -> str:
         """Whether `repair` mends it: "yes", "named" (only if the code is named), "no"."""
-        if self.fault.mend is Mend.NONE:
+        if self.fault.mend is Mend.NONE or self.place.newer is not None:
             return "no"
         return "named" if self.fault.loses else "yes"
 
     def remedies(self, table: str) -> tuple[str | Call, ...]:
         """What to do about it in a table, in words or as a call, the best first."""
         kind, _, name = (self.place.holder or "").partition(" ")
+        newer = self.place.newer
+        if newer is not None:
+            return self.fault.of_past(table, newer, name if kind == "tag" else None)
         return self.fault.remedies(table, name if kind in ("tag", "branch", "consumer") else None)
 
 

@@ -102,11 +102,11 @@ def _check_allowed(allow: Collection[str]) -> None:
 
 def _is_chosen(finding: Finding, allow: Collection[str]) -> bool:
     fault = finding.fault
-    return fault.mend is not Mend.NONE and (not fault.loses or fault.code in allow)
+    return finding.repair != "no" and (not fault.loses or fault.code in allow)
 
 
 def _undone(finding: Finding) -> str:
-    return "cannot" if finding.fault.mend is Mend.NONE else "to be named"
+    return "cannot" if finding.repair == "no" else "to be named"
 
 
 # ---------------------------------------------------------------------------------------------- beside the commit
