@@ -320,6 +320,12 @@ def test_local_paths(path, root):
     assert storage_for(path) == (LocalStorage(), root)
 
 
+@pytest.mark.parametrize("path", ["file:wh", "file:", "file://wh", "file://wh/db.db", "file://../wh"])
+def test_a_file_url_of_another_place_than_it_looks_like_is_refused(path):
+    with pytest.raises(InvalidError, match="not the URL of a folder of this machine.*write file:/folder"):
+        storage_for(path)
+
+
 @pytest.mark.parametrize(
     ("one", "other", "expected"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -121,6 +122,25 @@ def test_names_of_other_objects_say_where_they_are(lake: Lake) -> None:
             call()
     with pytest.raises(AttributeError, match="object has no attribute 'nothing_like_it'$"):
         table.nothing_like_it  # type: ignore[attr-defined]
+
+
+def test_what_travels_to_tasks_and_what_does_not(classic: Lake) -> None:
+    lake = classic
+    lake.sql("CREATE TABLE db.t (id INT)")
+    table = lake.table("db.t")
+    for handle, instead in ((lake, "lake.catalog"), (table, r"its \.table")):
+        with pytest.raises(UnsupportedError, match=f"stays in its process.*give other processes and tasks {instead}"):
+            pickle.dumps(handle)
+    for value in (lake.catalog, table.table):
+        assert repr(pickle.loads(pickle.dumps(value))) == repr(value)
+
+
+def test_completion_offers_what_users_call(lake: Lake) -> None:
+    offered = {name for name in dir(lake) if not name.startswith("_")}
+    assert offered == {
+        *("catalog", "current_database", "databases", "maintain", "read_table", "spark", "sql", "sql_script"),
+        *("table", "tables", "write_table"),
+    }
 
 
 def test_braces_stand_for_frames_and_values(lake: Lake) -> None:

@@ -340,13 +340,17 @@ class _Output(io.RawIOBase):
 def storage_for(path: str, options: Mapping[str, str] | None = None) -> tuple[Storage, str]:
     """The storage that serves a path or URI, and the path as that storage takes it, without trailing slash.
 
-    Plain paths (`~` and relative ones too) and `file:` URIs are local. Raises: UnsupportedError for other schemes.
+    Plain paths (`~` and relative ones too) and `file:` URIs are local. Raises: UnsupportedError for other schemes,
+    InvalidError for URLs that name no folder.
     """
     scheme, separator, rest = path.partition(":")
     if not separator or "/" in scheme or len(scheme) == 1:
         return LocalStorage(), os.path.abspath(os.path.expanduser(path))
     if scheme == "file":
-        rest = rest[2:].partition("/")[2] if rest.startswith("//") else rest
+        host, slash, rest = rest[2:].partition("/") if rest.startswith("//") else ("", rest[:1], rest[1:])
+        if host not in ("", "localhost") or slash != "/":
+            remedy = "write file:/folder, or a relative path without file:"
+            raise InvalidError("not the URL of a folder of this machine", path=path, remedy=remedy)
         return LocalStorage(), os.path.abspath("/" + rest.lstrip("/"))
     if kind_of(scheme) is None:
         raise UnsupportedError(

@@ -8,6 +8,7 @@ brief                         errors of ours without the frames that they passed
 brief_in_batch()              the same of what a micro-batch raises
 of_query(error)               what ended a streaming query
 told_by(query)                a query that raises and returns that
+in_one_process(given, …)      why a handle is not pickled
 what(error)                   its message, without plans, traces and texts of ours
 """
 
@@ -337,6 +338,12 @@ def told_by(query: Any) -> Any:
 
     query.awaitTermination, query.exception = await_termination, exception
     return query
+
+
+def in_one_process(given: str, instead: str) -> UnsupportedError:
+    """What a handle with a Spark session says to being pickled, as for a function that tasks are to run."""
+    remedy = f"give other processes and tasks {instead}, which reads and writes without Spark"
+    return UnsupportedError("it holds a Spark session, which stays in its process", given=given, remedy=remedy)
 
 
 def what(error: PySparkException) -> faults.Told:

@@ -33,7 +33,7 @@ from bucketlake.spark.java import ensure_java, java_of_every_name
 from bucketlake.spark.maintainer import maintain_lake
 from bucketlake.spark.merge.builder import MergeBuilder
 from bucketlake.spark.quiet import announce, is_interactive, quiet_java, quiet_queries, quiet_settings
-from bucketlake.spark.raised import told_as_ours
+from bucketlake.spark.raised import in_one_process, told_as_ours
 from bucketlake.spark.settings import LISTED, settings_of
 from bucketlake.spark.table import LakeTable
 from bucketlake.values import dataclass
@@ -65,6 +65,9 @@ class Saving:
 
 
 _NAMES = {"read": "lake.read_table(name)", "load": "lake.table(name)", "write": "lake.write_table(frame, name)"}
+_NOT_OFFERED = frozenset(  # by completion: what statements leave here for each other
+    ("cached", "catalog_names", "default_database", "in_spark_catalog", "nothing", "other_catalogs", "working")
+)
 GIB = 1 << 30
 
 
@@ -192,6 +195,12 @@ class Lake:
         if self._front is None:
             raise UnsupportedError("this lake was made without SQL", remedy="make it by bucketlake.connect()")
         return self._front
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name not in _NOT_OFFERED]
+
+    def __reduce__(self) -> Any:
+        raise in_one_process("Lake", "lake.catalog")
 
     def __repr__(self) -> str:
         return listing_text("Lake", self.catalog.warehouse, f"Spark {self._version()}")

@@ -38,7 +38,7 @@ from bucketlake.spark.datasource import READ_CHANGELOG, as_changes
 from bucketlake.spark.handed import frame_of
 from bucketlake.spark.maintain import checks, compaction, jobs, orphans
 from bucketlake.spark.merge.builder import Expression, MergeBuilder
-from bucketlake.spark.raised import told_as_ours
+from bucketlake.spark.raised import in_one_process, told_as_ours
 from bucketlake.spark.read import reader
 from bucketlake.spark.settings import require_running
 from bucketlake.spark.stream import stream
@@ -416,6 +416,9 @@ class LakeTable(Streams):
         return replace(self, table=instants.told(self.spark, self.table.alter(*changes), {}))
 
     __repr__ = Streams.__repr__
+
+    def __reduce__(self) -> Any:
+        raise in_one_process("LakeTable", "its .table")
 
     if not TYPE_CHECKING:  # a checker must know which names there are
 
