@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -57,6 +58,12 @@ _IN_TASK = re.compile(r"^bucketlake\.errors\.(\w+): (.*?)$(?=\n*\Z|\n\s*\n|\n\ta
 _IN_BATCH = re.compile(r"^([\w.]*?)(\w+): (.*?)(?=\n? SQLSTATE: |\n=== |\n\tat |\Z)", re.MULTILINE | re.DOTALL)
 _STACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+")
 _OF_QUERY = re.compile(r".*?terminated with exception: (.*?)(?= SQLSTATE: |\n=== |\n\tat |\Z)", re.DOTALL)
+# What the JVM raised in a batch: how Py4J's error begins, what it says by class and message, and what tells of a stop.
+_CALL = "py4j.protocol.Py4JJavaError: An error occurred while calling"
+_CAUSE = re.compile(r"^(?:: |Caused by: )([\w.$]+(?:Exception|Error)\b.*)$", re.MULTILINE)
+_INTERRUPT = re.compile(
+    r"java\.lang\.InterruptedException|java\.io\.InterruptedIOException|java\.nio\.channels\.ClosedByInterruptException"
+)
 _NO_FORMAT = "DATA_SOURCE_NOT_FOUND"
 _LET_THROUGH = re.compile(
     r"\[(SPARK_JOB_CANCELLED|(?:SCALAR|ROW)_SUBQUERY_TOO_MANY_ROWS|DATA_SOURCE_NOT_FOUND)\] (.*?)"
@@ -385,15 +392,28 @@ brief = _Brief()
 
 @contextmanager
 def brief_in_batch() -> Iterator[None]:
-    """What a micro-batch raises as ours, brief. What tells that the query was stopped stays as it is: Spark looks for
-    it in the traces."""
+    """What a micro-batch raises, brief: ours without frames, and of what Spark's JVM raises what it says.
+
+    Spark tells by the text whether a query that is being stopped failed, or was interrupted or its job cancelled. It
+    looks through all that follows `_CALL` by an expression that overflows the stack where that is long, as the frames
+    of the JVM are."""
     try:
         with brief:
             yield
-    except JobCancelledError:
-        raise
-    except PySparkException as error:
-        found = None if isinstance(error, BucketlakeError) else of_task(error) or made(error)
+    except Exception as error:
+        text = "".join(traceback.format_exception(error))
+        interrupt = _INTERRUPT.search(text) if _CALL in text else None
+        if interrupt is not None:
+            raise BucketlakeError(f"the query was stopped ({_CALL}: {interrupt[0]})") from None
+        if isinstance(error, JobCancelledError):
+            raise JobCancelledError(f"org.apache.spark.SparkException: {error.what}") from None
+        found = None
+        if isinstance(error, PySparkException) and not isinstance(error, BucketlakeError):
+            found = of_task(error) or made(error)
+        if found is None and _CALL in text:
+            causes = _CAUSE.findall(text)
+            deepest = next((cause for cause in causes if "cancelled" in cause), causes[-1] if causes else str(error))
+            found = BucketlakeError("Spark failed in the batch", reason=deepest[:300])
         if found is None:
             raise
         raise found from None
