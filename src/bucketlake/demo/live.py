@@ -7,7 +7,6 @@ batch of changes to a function, with the row as it was and as it is.
 from __future__ import annotations
 
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 from bucketlake.env.env import new_scratch_folder
@@ -46,14 +45,15 @@ def live(lake: Lake, screen: Screen) -> None:
     query = board.write_stream(arriving, f"{folder}/board", trigger={"processingTime": "1 second"})
     try:
         with screen.step("Corrections stream in, changes stream out"):
-            until = time.monotonic() + PATIENCE
+            clock = lake.catalog.env.clock
+            until = clock.now_millis() / 1000 + PATIENCE
             for number, (origin, delay) in enumerate(ROUNDS, 1):
                 lake.sql(f"""
                     INSERT INTO corrections SELECT origin, carrier, flight, dest, {delay} FROM board
                     WHERE origin = '{origin}' AND arr_delay IS NULL OR origin = '{origin}' AND arr_delay > 60
                     ORDER BY carrier, flight LIMIT {SHOWN}
                 """)
-                if not seen.wait(number, until - time.monotonic()):
+                if not seen.wait(number, until - clock.now_millis() / 1000):
                     break
     finally:
         query.stop()

@@ -58,8 +58,8 @@ _IN_TASK = re.compile(r"^bucketlake\.errors\.(\w+): (.*?)$(?=\n*\Z|\n\s*\n|\n\ta
 _IN_BATCH = re.compile(r"^([\w.]*?)(\w+): (.*?)(?=\n? SQLSTATE: |\n=== |\n\tat |\Z)", re.MULTILINE | re.DOTALL)
 _STACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+")
 _OF_QUERY = re.compile(r".*?terminated with exception: (.*?)(?= SQLSTATE: |\n=== |\n\tat |\Z)", re.DOTALL)
-# What the JVM raised in a batch: how Py4J's error begins, what it says by class and message, and what tells of a stop.
-_CALL = "py4j.protocol.Py4JJavaError: An error occurred while calling"
+# What the JVM raised in a batch: how the bridge's error begins, its causes by class and message, what tells of a stop.
+_CALL = re.compile(r"\w+\.protocol\.Py4JJavaError: An error occurred while calling")
 _CAUSE = re.compile(r"^(?:: |Caused by: )([\w.$]+(?:Exception|Error)\b.*)$", re.MULTILINE)
 _INTERRUPT = re.compile(
     r"java\.lang\.InterruptedException|java\.io\.InterruptedIOException|java\.nio\.channels\.ClosedByInterruptException"
@@ -402,15 +402,15 @@ def brief_in_batch() -> Iterator[None]:
             yield
     except Exception as error:
         text = "".join(traceback.format_exception(error))
-        interrupt = _INTERRUPT.search(text) if _CALL in text else None
-        if interrupt is not None:
-            raise BucketlakeError(f"the query was stopped ({_CALL}: {interrupt[0]})") from None
+        call, interrupt = _CALL.search(text), _INTERRUPT.search(text)
+        if call is not None and interrupt is not None:
+            raise BucketlakeError(f"the query was stopped ({call[0]}: {interrupt[0]})") from None
         if isinstance(error, JobCancelledError):
             raise JobCancelledError(f"org.apache.spark.SparkException: {error.what}") from None
         found = None
         if isinstance(error, PySparkException) and not isinstance(error, BucketlakeError):
             found = of_task(error) or made(error)
-        if found is None and _CALL in text:
+        if found is None and call is not None:
             causes = _CAUSE.findall(text)
             deepest = next((cause for cause in causes if "cancelled" in cause), causes[-1] if causes else str(error))
             found = BucketlakeError("Spark failed in the batch", reason=deepest[:300])
