@@ -23,6 +23,7 @@ from bucketlake.cdc.plan import Rules
 from bucketlake.cdc.sink import CdcSink, Job, SyncDone, bind
 from bucketlake.cdc.source import Source, absolute
 from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError, check_flags, check_types, did_you_mean
+from bucketlake.ops.check.remedy import identifier
 from bucketlake.options.options import option_keys, option_text, validate
 from bucketlake.schema.change import SetOption
 from bucketlake.spark.raised import interrupts_stay, told_by
@@ -187,7 +188,7 @@ def database_job(lake: Lake, source: Source, database: str, given: HowDatabase) 
 def _check_database(lake: Lake, database: str) -> None:
     if not lake.catalog.database_exists(database):
         near = did_you_mean(database, lake.catalog.list_databases())
-        create = f"lake.sql('CREATE DATABASE {database}')"
+        create = f"CREATE DATABASE {identifier(database)}"
         raise NotFoundError("no such database", database=database, remedy=f"{near} Else {create}" if near else create)
 
 
