@@ -74,11 +74,11 @@ def test_the_command(classic: Lake, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert run(["cdc", "table", "db.t", *place, *options, "--json", "--computed-column", "b=upper(a)"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["events"], told["dead_letters"], told["tables"][0]["rows"]) == (3, 1, {"insert": 2})
-    assert told["letters"] == "db.t_dead_letters"
+    assert told["letters"] == "db.t_dead_letters" and told["tables"][0]["new"]
     latin = '{"a": "Zürich"}'.encode("latin-1")  # ended the query, again and again
     (folder / "2.part").write_bytes(latin + b'\n{"a": 3}\n')
     (folder / "2.part").rename(folder / "2.json")
-    for said, wanted in (("out", "; 1 dead letter: bucketlake cat -w "), ("err", "nothing new\n")):
+    for said, wanted in (("out", "; db.t 1 insert; 1 dead letter: bucketlake cat -w "), ("err", "nothing new\n")):
         assert run(["cdc", "table", "db.t", *place, *options, "--computed-column", "b=upper(a)"]) == 0
         assert wanted in getattr(capsys.readouterr(), said)
     letter = classic.sql("SELECT reason, line, unbase64(event) FROM db.t_dead_letters WHERE batch = 1").collect()

@@ -264,6 +264,10 @@ def test_tags_and_branches(run: Run, own: str) -> None:
     gone = run("tag", "delete", "db.orders", "v2", "-y", warehouse=own)
     assert (gone.status, "v1" in gone.err) == (1, True)
     assert run("branch", "create", "db.orders", "x", "--tag", "v1", "--json", warehouse=own).json["branch"] == "x"
+    assert (
+        "db.orders, without rows: --tag makes one of" in run("branch", "create", "db.orders", "none", warehouse=own).out
+    )
+    run("branch", "delete", "db.orders", "none", "--yes", warehouse=own)
     dry = run("branch", "fast-forward", "db.orders", "x", "--dry-run", warehouse=own)
     assert (dry.status, "would replace 3 snapshots" in dry.out) == (0, True)
     assert run("branch", "fast-forward", "db.orders", "x", "--yes", warehouse=own).status == 0

@@ -197,7 +197,12 @@ def _lake(given: Sync) -> Lake:
 
 def _object(done: SyncDone) -> Mapping[str, Any]:
     tables = [
-        {"table": item.table, "rows": dict(item.rows), "snapshot": None if item.snapshot is None else item.snapshot.id}
+        {
+            "table": item.table,
+            "new": item.changes is None,
+            "rows": dict(item.rows),
+            "snapshot": None if item.snapshot is None else item.snapshot.id,
+        }
         for item in done.tables
     ]
     return {
@@ -212,7 +217,9 @@ def _object(done: SyncDone) -> Mapping[str, Any]:
 
 def _line(given: Sync, done: SyncDone) -> str:
     parts = [
-        f"{item.table} {', '.join(f'{rows:,} {kind}s' for kind, rows in item.rows.items())}" for item in done.tables
+        f"{item.table}{'' if item.changes is not None else ' (new table)'} "
+        + ", ".join(count(rows, kind) for kind, rows in item.rows.items())
+        for item in done.tables
     ]
     bad = ""
     if done.letters is not None:
@@ -231,7 +238,7 @@ def register(app: Group) -> None:
         events="count: what it held",
         dead_letters="count: events that were put aside",
         letters="text: the table that they are in",
-        tables="json: each table with its changes and its snapshot",
+        tables="json: each table: whether this batch made it (new), its changes, its snapshot",
         millis="count: how long it took",
     )
     add(group, table, answers=("rows", batches))

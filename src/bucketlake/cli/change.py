@@ -244,7 +244,8 @@ def branch_create(given: BranchCreate) -> Facts:
     found = given.plain_table()
     given.begin(f"look whether branch {given.name} is there; if it cannot be read, delete it")
     found.create_branch(given.name, given.tag)
-    return _branched(found, given.name, f"made branch {given.name} of {found.name}")
+    rows = "without rows: --tag makes one of a tag's" if given.tag is None else f"with the rows of tag {given.tag}"
+    return _branched(found, given.name, f"made branch {given.name} of {found.name}, {rows}")
 
 
 class BranchDelete(OfBranch, Rehearsing):
