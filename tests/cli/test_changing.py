@@ -18,6 +18,7 @@ from tests.cli.conftest import ORDERS, Run
 import bucketlake
 from bucketlake.cli import output
 from bucketlake.ops.check import advise as advising
+from bucketlake.schema.change import SetOption
 from bucketlake.table import Table
 
 
@@ -126,6 +127,18 @@ def test_advice(run: Run, own: str, monkeypatch: pytest.MonkeyPatch) -> None:
     told = run("advise", "db.orders", warehouse=own).out
     assert f"do: bucketlake expire -w {own} db.orders --retain-max " in told
     assert f"do: bucketlake rescale -w {own} db.orders --buckets 2\n" in told  # the option bucket is still 2
+    bucketlake.open(own).table("db.orders").alter(SetOption("snapshot.expire.limit", "2"))
+    told = run("advise", "db.orders", warehouse=own).out
+    (command,) = (line for line in told.splitlines() if "bucketlake expire" in line)
+    assert (
+        "the same command, or --max-deletes, removes more"
+        in run("expire", "db.orders", "--retain-max", "5", "--retain-min", "5", "--dry-run", warehouse=own).out
+    )
+    words = shlex.split(command.partition("bucketlake ")[2])
+    done = run(*(word for word in words if word not in ("-w", own)), "--yes", warehouse=own).out
+    assert "removed " in done and "removes more" not in done
+    kept = int(words[words.index("--retain-max") + 1])
+    assert len(run("snapshots", "db.orders", "--json", warehouse=own).json) == kept
 
 
 def test_all_tables_are_checked_and_advised(run: Run, own: str) -> None:

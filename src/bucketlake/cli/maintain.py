@@ -291,14 +291,22 @@ def expire(given: Expire) -> Facts:
         if not _any(values):
             return Facts(values, text=[clean(_told(values)), *_kept_by_consumers(found, given)])
         if given.dry_run:
-            return Facts(values, text=[clean(f"would remove {_told(values)}")])
+            return Facts(values, text=[clean(f"would remove {_told(values)}"), *_at_once(found, given, values)])
         confirmed(f"Remove {_told(values)} of {found.name}?", given.yes)
     given.begin("what was removed is gone; the same command removes the rest")
     values = _expired(given, found, kinds, Drawn())
     values |= {"bytes": notes.bytes if notes.removed else None, "dry_run": False}
     if not _any(values):
         return Facts(values, text=[clean(_told(values)), *_kept_by_consumers(found, given)])
-    return Facts(values, text=[clean(f"removed {_told(values)}")])
+    return Facts(values, text=[clean(f"removed {_told(values)}"), *_at_once(found, given, values)])
+
+
+def _at_once(found: Table, given: Expire, values: dict[str, Any]) -> list[str]:
+    """That there may be more, where a bound that nobody named ended it."""
+    most = found.options.get("snapshot.expire.limit")
+    if given.max_deletes is not None or values["snapshots"] < most:
+        return []
+    return ["  that is the most at once (snapshot.expire.limit): the same command, or --max-deletes, removes more"]
 
 
 def _kept_by_consumers(found: Table, given: Expire) -> list[str]:

@@ -314,7 +314,9 @@ class _Look:
             reason = f"older snapshots hold {size_text(snapshots)} that the newest does not need"
             keep = max(1, len(self._recent) // 2)
             fewer = {"retain_min": keep} if keep < int(self._store.options.get("snapshot.num-retained.min")) else {}
-            steps = self._call("expire_snapshots", retain_max=keep, **fewer)
+            due = len(self._store.snapshot_ids()) - keep
+            more = {"max_deletes": due} if due > int(self._store.options.get("snapshot.expire.limit")) else {}
+            steps = self._call("expire_snapshots", retain_max=keep, **fewer, **more)
             name, following = min(self._store.consumers().items(), key=lambda one: one[1], default=("", None))
             if following is not None and following <= self._snapshot.id - keep:
                 reason += f": consumer {name}, which reads snapshot {following} next, keeps them"

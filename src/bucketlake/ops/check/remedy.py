@@ -74,7 +74,7 @@ class _Command:
     words: tuple[str, ...] = ()
 
 
-_LIMITS = {"retain_max": "--retain-max", "retain_min": "--retain-min"}
+_LIMITS = {"retain_max": "--retain-max", "retain_min": "--retain-min", "max_deletes": "--max-deletes"}
 _COMMANDS = {
     "compact": _Command("compact", {"partitions": "--partition", "where": "--where"}),
     "rescale": _Command("rescale", {"bucket_num": "--buckets", "partitions": "--partition", "where": "--where"}),
