@@ -207,7 +207,7 @@ class Table(Upkeep, Streams, Frames):
         for store, part in planned.parts(table.store):
             for entry in part.entries:
                 path = store.paths.file_path(store.paths.bucket_dir(entry.partition, entry.bucket), entry.file)
-                texts = store.paths.partition_texts(entry.partition)
+                texts = store.paths.shown_texts(entry.partition)
                 found[path] = TableFile(texts, entry.bucket, entry.total_buckets, path, entry.file)
         read_tags.release(self.store, planned)
         return sorted(

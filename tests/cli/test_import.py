@@ -288,7 +288,7 @@ def test_rows_that_are_added_and_became_one_are_told(run: Run, folder: Path) -> 
     assert "key order_id, whose values all differ (--key none: no key)" in first.out
     Path("more.csv").write_text("order_id,v\n3,a\n3,b\n")
     more = run("import", "more.csv", "lines", "--if-exists", "append", warehouse="wh")
-    assert "same order_id became one: 2 rows, 1 records (deduplicate)" in more.err
+    assert "same order_id became one: 2 rows, 1 record (deduplicate)" in more.err
     again = run("import", "lines.csv", "lines", "--if-exists", "append", warehouse="wh")
     assert again.err == "" and "rows of one order_id are one (deduplicate)" in again.out
     assert bucketlake.open("wh").table("lines").to_arrow().num_rows == 3

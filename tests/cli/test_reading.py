@@ -225,3 +225,22 @@ def test_an_export_that_fails_leaves_the_object_as_it_was(shape: Shape) -> None:
             write(rows.to_batches()[0])
             raise KeyboardInterrupt
         assert (storage.read(path) if storage.info(path) else None) == before
+
+
+def test_every_command_names_a_partition_alike(run: Run, tmp_path: Path) -> None:
+    """Folders of dates are named by numbers of days."""
+    days = pa.table({"day": pa.array([20454], pa.int32()).cast(pa.date32()), "n": [1]})
+    table = bucketlake.open(tmp_path).create_table("default.t", days.schema, ["day"])
+    table.write_arrow(days)
+    wanted = "day=2026-01-01"
+    told = {"partitions": run("partitions", "t", "--json", warehouse=str(tmp_path)).json}
+    told["files"] = run("files", "t", "--json", warehouse=str(tmp_path)).json
+    told["plan"] = run("plan", "t", "--json", warehouse=str(tmp_path)).json["splits"]
+    (file,) = table.files()
+    assert file.partition == table.partitions()[0] and "day=20454" in file.path
+    Path(file.path).unlink()
+    told["fsck"] = run("fsck", "t", "--json", warehouse=str(tmp_path)).json["findings"]
+    assert {name: [one["partition"] for one in rows] for name, rows in told.items()} == {
+        name: [wanted] for name in told
+    }
+    assert run("fsck", "t", "--partition", wanted, "--json", warehouse=str(tmp_path)).json["findings"]

@@ -364,7 +364,7 @@ def _tell_of_equal_keys(given: Import, table: Table, stored: int, rows: int) -> 
     """A warning where rows of a table's key are fewer than were read."""
     if stored < rows:
         key, engine = ", ".join(table.schema.primary_keys), _engine(table)
-        given.console.warn(f"rows with the same {key} became one: {rows:,} rows, {stored:,} records ({engine})")
+        given.console.warn(f"rows with the same {key} became one: {rows:,} rows, {count(stored, 'record')} ({engine})")
 
 
 def _engine(table: Table) -> str:

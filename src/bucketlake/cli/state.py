@@ -143,7 +143,7 @@ def _planned(found: Table, read: Plan, every: Plan) -> dict[str, Any]:
     for store, split in read.splits_of(found.store):
         size = sum(file.file_size for file in split.files)
         records = sum(file.row_count for file in split.files)
-        place = partition_text(store.paths.partition_texts(split.partition))
+        place = partition_text(store.paths.shown_texts(split.partition))
         kind = "as it is" if split.raw else "merged"
         told = {"partition": place, "bucket": split.bucket, "read": kind, "files": len(split.files)}
         rows.append({**told, "records": records, "bytes": size})

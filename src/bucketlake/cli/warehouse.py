@@ -298,7 +298,7 @@ def millis_of(text: str, otherwise: str = "") -> int:
 
 
 def partition_text(partition: Mapping[str, str]) -> str:
-    """`dt=2026-01-01/hour=5`, as its folder is named."""
+    """`dt=2026-01-01/hour=5`, whatever its folder is named."""
     return "/".join(f"{name}={value}" for name, value in partition.items())
 
 

@@ -129,4 +129,4 @@ class Event:
 
     def __str__(self) -> str:
         parts = [self.kind, self.action, self.table, "" if self.what is None else f"({self.what})"]
-        return " ".join(filter(None, [*parts, f": {self.error}" if self.error is not None else ""]))
+        return " ".join(filter(None, parts)) + ("" if self.error is None else f": {self.error}")

@@ -118,7 +118,8 @@ class _Named:
             size = self.there.size(path)
             if size == MISSING:
                 code = "changelog-file-missing" if tells else "data-file-missing"
-                yield code, path, entry, f"{entry.file.row_count} rows were in it"
+                rows = entry.file.row_count
+                yield code, path, entry, "1 row was in it" if rows == 1 else f"{rows} rows were in it"
             elif size != (recorded := recorded_size(entry.file)) > 0:
                 word = "cut short" if size < recorded else "longer"
                 yield "data-file-size", path, entry, f"{size} bytes, {recorded} are recorded: it is {word}"

@@ -320,11 +320,14 @@ def recorded_size(file: DataFile) -> int:
 
 
 def partition_text(store: Store, partition: bytes) -> str | None:
-    """The path of a partition, None for a table without any."""
+    """A partition as SHOW PARTITIONS names it, None for a table without any; one that cannot be read is its hexadecimal
+    digits."""
     if not store.schema.partition_keys:
         return None
-    found = attempted(lambda: store.paths.partition_path(partition))
-    return partition.hex() if isinstance(found, BucketlakeError) else found
+    found = attempted(lambda: store.paths.shown_texts(partition))
+    if isinstance(found, BucketlakeError):
+        return partition.hex()
+    return "/".join(f"{name}={text}" for name, text in found.items())
 
 
 def _outside(what: str, low: int | None, high: int | None, values: Sequence[int]) -> list[str]:

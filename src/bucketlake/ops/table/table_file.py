@@ -8,7 +8,7 @@ from bucketlake.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """One live data file, as `Table.files` lists it. `partition`: column → text as in the path."""
+    """One live data file, as `Table.files` lists it. `partition`: column → text as `partitions` tells it."""
 
     partition: dict[str, str]
     bucket: int
