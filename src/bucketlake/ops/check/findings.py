@@ -25,9 +25,9 @@ _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a fault is. `partition`: as stored; `partition_text`: as SHOW PARTITIONS names it; `holder`: the snapshot,
-    tag, branch … that leads there; `other`: the other bucket that is concerned; `newer`: None where the newest snapshot leads there,
-    else only the past does, which no commit mends: how many snapshots are newer, 0 if no snapshot but a tag or another
-    branch leads there."""
+    tag, branch … that leads there; `other`: the other bucket that is concerned; `newer`: None where the newest snapshot
+    leads there, else only the past does, which no commit mends: how many snapshots are newer, 0 if no snapshot but a
+    tag or another branch leads there."""
 
     file: str | None = None
     partition: bytes | None = None
