@@ -141,8 +141,8 @@ def test_pairs_survive_the_ends_of_files(catalog: Catalog, monkeypatch: pytest.M
     binlog = catalog.table("db.t$binlog")
     (split,) = binlog.plan(incremental_between="1,2").splits
 
-    def one_by_one(store: Any, split: Split, columns: Any, predicate: Any) -> Any:
-        for batch in real(store, split, columns, predicate):
+    def one_by_one(store: Any, split: Split, columns: Any, *more: Any) -> Any:
+        for batch in real(store, split, columns, *more):
             yield from (batch.slice(place, 1) for place in range(batch.num_rows))
 
     real = reading.read_kinds
