@@ -8,8 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.sim.clock import FakeClock
 from tests.sim.storage import FaultStorage
+from tests.sim.world import DAY, TimedStorage
 
+from bucketlake.catalog import Catalog
 from bucketlake.env.env import Env
 from bucketlake.errors import ConflictError, CorruptError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.ops.stream.journal import Journal
@@ -17,6 +20,7 @@ from bucketlake.ops.stream.limits import Limits
 from bucketlake.ops.stream.position import Position
 from bucketlake.ops.stream.source import Source
 from bucketlake.schema.change import SetOption
+from bucketlake.spark.read.stream_reader import Rows, StreamReader
 from bucketlake.spark.stream.checkpoint import Checkpoint, Noted
 
 from .streams import KEYED, SCHEMA, Reader, make, rows_of
@@ -296,3 +300,36 @@ def test_a_consumer_that_read_what_a_rollback_took_away_is_refused(tmp_path: Pat
     later = Reader(table, consumer_id="me")
     later.read_all()
     assert sorted(later.state) == [25, 26, 27]
+
+
+def test_a_consumer_whose_stream_waits_for_a_quiet_table_is_not_idle() -> None:
+    """It was dropped with the next commit, and what came then expired before the stream had read it."""
+    clock = FakeClock()
+    few = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1", "consumer.expiration-time": "1 d"}
+    made = Catalog(Env(TimedStorage(clock, lambda path, data: None), clock), "/wh").create_table
+    table = made("t", SCHEMA, primary_keys=["k"], options={"bucket": "1", **few})
+    table.write_arrow(rows_of(table, k=0, v=0))
+    Source.of(table.with_options(consumer_id="left").store).origin()
+    query = StreamReader(Rows(table.with_options(consumer_id="me").store, None, (), None))
+    read = query.latestOffset(query.initialOffset(), None)
+    for _ in range(9):
+        clock.millis += DAY // 2
+        assert query.latestOffset(read, None) == read
+    for key in range(1, 4):
+        table.write_arrow(rows_of(table, k=key, v=0))
+    assert query.partitions(read, query.latestOffset(read, None))
+    assert table.consumers() == {"me": 2}
+
+
+def test_a_stream_that_begins_where_its_consumer_is_lost_says_how_to_go_on(tmp_path: Path) -> None:
+    """Another checkpoint begins where the consumer stands: there again."""
+    table = make(tmp_path, True, {"bucket": "1"})
+    for key in range(3):
+        table.write_arrow(rows_of(table, k=key, v=key))
+    table.expire_snapshots(retain_max=1, retain_min=1, older_than="2100-01-01")
+    table.store.env.storage.write(table.store.paths.consumer("me"), b'{"nextSnapshot": 1}')
+    with pytest.raises(NotFoundError, match=r"id 1 has expired.*another checkpoint and by CALL sys.reset_consumer"):
+        Reader(table, consumer_id="me").step()
+    anew = Reader(table, consumer_id="me", consumer_ignore_progress="true")
+    anew.read_all()
+    assert anew.state == {0: 0, 1: 1, 2: 2}

@@ -33,6 +33,7 @@ from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.schema import BucketMode, TableSchema
 from bucketlake.values import dataclass
 
+REFRESHES = 4  # of a consumer that stands still, before it counts as idle
 KEPT_PLANS = 8  # of snapshots that a batch has ended in, or may go on with
 
 
@@ -46,6 +47,8 @@ class Source:
     known: int | None = None
     _plans: dict[tuple[int, bool, str, int | None], list[Split]] = field(default_factory=dict)
     _last_batch: int = 0  # when; none yet: the first waits for nothing
+    _kept: Position | None = None  # where the consumer stands, by what was written last
+    _kept_at: int = 0  # when that was, epoch milliseconds
 
     @classmethod
     def of(cls, store: Store, where: Predicate | None = None, known: int | None = None) -> Source:
@@ -392,13 +395,15 @@ class Source:
 
     def _expired(self, number: int) -> NotFoundError:
         earliest = self.store.earliest_snapshot()
+        consumer = self.store.options.is_set("consumer-id")  # another checkpoint alone would begin where it stands
+        more = f" and by {_CONSUMER_ANEW}; a consumer" if consumer else "; a 'consumer-id'"
         return NotFoundError(
             f"The snapshot with id {number} has expired: the stream cannot go on without what it changed",
             table=self.store.paths.root,
             earliest=None if earliest is None else earliest.id,
             newest=self.store.latest_snapshot_id(),
-            remedy=f"set '{IGNORE_EXPIRED}' = 'true' to go on with the earliest that is left, or {NO_MORE}; "
-            "a 'consumer-id' keeps what a stream needs",
+            remedy=f"set '{IGNORE_EXPIRED}' = 'true' to go on with the earliest that is left, or {NO_MORE}{more} keeps "
+            "what one stream needs, as long as it is there",
         )
 
     def _past(self, at: Position) -> Position:
@@ -418,14 +423,21 @@ class Source:
     # ---- consumers
 
     def progress(self, at: Position) -> None:
-        """Let the stream's consumer, if it has one, keep what comes from here on."""
-        name = self.store.options.get("consumer-id")
-        if name is not None:
-            place = Place(at.snapshot, at.index, at.full, at.producer, at.seen, self.follow.overwrites, at.created)
-            advance_consumer(self.store, name, place)
+        """Let the stream's consumer, if it has one, keep what comes from here on. Where idle consumers are dropped, one
+        that stands still is written again now and then: a table that is quiet for long has streams that live."""
+        name, idle = (self.store.options.get(key) for key in ("consumer-id", "consumer.expiration-time"))
+        if name is None:
+            return
+        now = self.store.env.clock.now_millis()
+        if at == self._kept and (idle is None or now - self._kept_at < idle // REFRESHES):
+            return
+        place = Place(at.snapshot, at.index, at.full, at.producer, at.seen, self.follow.overwrites, at.created)
+        advance_consumer(self.store, name, place)
+        self._kept, self._kept_at = at, now
 
 
-_ANEW = "start anew, from what is there: CALL sys.reset_consumer, or 'consumer.ignore-progress' = 'true'"
+_CONSUMER_ANEW = "CALL sys.reset_consumer, or 'consumer.ignore-progress' = 'true'"
+_ANEW = f"start anew, from what is there: {_CONSUMER_ANEW}"
 _OF_FILES = {
     "from-file-creation-time": "scan.file-creation-time-millis",
     "from-creation-timestamp": "scan.creation-time-millis",

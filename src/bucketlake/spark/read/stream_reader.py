@@ -94,7 +94,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._source = Source.of(rows.store, rows.where, known)
         self._limits = Limits.of(rows.store.options)
         self._until: int | None = None
-        self._read: Position | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query starts."""
@@ -158,9 +157,5 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     @brief
     def commit(self, end: Mapping[str, Any]) -> None:
         """What lies before `end` is not read again."""
-        if "start" in end:
-            return
-        read = Position.of(end)
-        if read != self._read:
-            self._source.progress(read)
-            self._read = read
+        if "start" not in end:
+            self._source.progress(Position.of(end))

@@ -168,6 +168,7 @@ class StreamProcess:
         start = self._journal.position or self._origin or self._source.origin()
         end = on_newest(self._table.store, lambda: self._source.following(start, self._limits, self._until))
         if end.place == start.place:
+            self._source.progress(start)
             return None
         return self._journal.begin(start, end)
 
