@@ -404,6 +404,32 @@ def test_a_stripe_of_other_rows_than_its_file_says(codec: str, rows: int | None)
         OrcSource(io.BytesIO(whole[: tail.body] + end), fields)
 
 
+@pytest.mark.parametrize("field", [5, 6])
+@pytest.mark.parametrize("digits", [39, 2**31, 2**64 - 1])
+def test_a_file_of_decimals_of_more_digits_than_there_are(field: int, digits: int) -> None:
+    """The library ended the process."""
+    written = io.BytesIO()
+    orc.write_table(pa.table({"d": pa.array([None, 1], pa.decimal128(9, 2))}), written)
+    tail = read_tail(written)
+    row, kind = parts_of(tail.footer, 4)
+    footer = replaced(tail.footer, {4: [row, encode(replaced(parse(kind), {field: digits}))]})
+    forged = written.getvalue()[: tail.body] + tail.closed(footer, tail.metadata)
+    with pytest.raises(CorruptError, match="more digits"):
+        OrcSource(io.BytesIO(forged), [DataField(0, "d", parse_type_text("DECIMAL(9, 2)"))])
+
+
+@pytest.mark.parametrize("field", [1, 5])
+@pytest.mark.parametrize("length", [2**40, 2**63 - 1, 2**64 - 1])
+def test_a_footer_longer_than_its_file(field: int, length: int) -> None:
+    """The library ended the process."""
+    written = io.BytesIO()
+    orc.write_table(pa.table({"k": [1, 2, 3]}), written)
+    data, tail = written.getvalue(), read_tail(written)
+    end = encode(replaced(tail.postscript, {field: length}))
+    with pytest.raises(CorruptError, match="bytes that it does not have"):
+        OrcSource(io.BytesIO(data[: -1 - data[-1]] + end + bytes([len(end)])), [DataField(0, "k", BIGINT)])
+
+
 @pytest.mark.parametrize("data", [b"", b"\x02x"])
 def test_a_block_without_rows_does_not_end_an_avro_file(data: bytes) -> None:
     """The rows behind it were missing in reads, and after a compaction for good."""

@@ -30,7 +30,7 @@ from bucketlake.format.data.orc_instants import (
     oldest,
     read_far,
 )
-from bucketlake.format.data.orc_tail import Tail, check_rows, noted, read_stripe, read_tail, stream_ranges
+from bucketlake.format.data.orc_tail import Tail, noted, open_orc, read_stripe, read_tail, stream_ranges
 from bucketlake.lazy import pa_orc, pc
 from bucketlake.types.model import DataField, DataType, Root, canonical_batch
 
@@ -224,8 +224,7 @@ class OrcSource:
 
     def __init__(self, file: BinaryIO, fields: Sequence[DataField]) -> None:
         self._opened = file
-        self._file = pa_orc.ORCFile(file)
-        check_rows(file)
+        self._file = open_orc(file)
         self._tail: Tail | None = None
         self._shredded = ShreddedColumns(self._file.metadata, self._file.schema, fields)
         times = Counter(self._file.schema.names)

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from bucketlake.errors import CorruptError, UnsupportedError
 from bucketlake.format.varints import varint
+from bucketlake.lazy import pa_orc
 from bucketlake.values import dataclass
 
 MAGIC = b"ORC"
@@ -31,9 +32,10 @@ _LONGEST = 70  # bits of a varint: ten bytes of seven
 _HEADER = 3  # of a chunk
 _MOST_PLAIN = 64 << 20  # of one message
 _MOST_ROWS = (1 << 63) - 1
+_MOST_DIGITS = 38
 _MOST_FIELDS = 1 << 18  # a footer has some for each column and stripe
 NONE, ZLIB, SNAPPY, LZ4, ZSTD = 0, 1, 2, 4, 5
-LONG, TIMESTAMP, TIMESTAMP_INSTANT = 4, 9, 18
+LONG, TIMESTAMP, DECIMAL, TIMESTAMP_INSTANT = 4, 9, 14, 18
 PRESENT, DATA, SECONDARY, ROW_INDEX, FIRST_INDEX = 0, 1, 5, 6, 6
 LAST_INDEX = 8
 _NOTES = 5
@@ -266,18 +268,32 @@ def _postscript(file: BinaryIO) -> tuple[int, int, Message]:
     return size, end, parse(_at(file, end, length, size))
 
 
-def check_rows(file: BinaryIO) -> None:
-    """CorruptError where a file's stripes have other rows than it says: the library gives those of the stripes, and
-    ends the process over a number that none can have. Nothing of a file whose codec no reader here has."""
+def open_orc(file: BinaryIO) -> Any:
+    """A file as the library has it. Raises: CorruptError where its end says what the library takes as it comes: stripes
+    of other rows than the file has, of which it gives those of the stripes, and lengths, rows and digits that there
+    cannot be, over which it ends the process. Of a file in a codec that no reader here has, lengths alone are seen.
+    """
+    _check_tail(file)
+    return pa_orc.ORCFile(file)
+
+
+def _check_tail(file: BinaryIO) -> None:
     size, end, postscript = _postscript(file)
-    told = number_of(postscript, 1)
+    about, told = number_of(postscript, 1), number_of(postscript, 5)
+    data = _at(file, end - about, about, size)
+    _at(file, end - about - told, 0, size)
     try:
-        footer = parse(unpacked(Tail(0, postscript, [], []), _at(file, end - told, told, size)))
+        footer = parse(unpacked(Tail(0, postscript, [], []), data))
     except UnsupportedError:
         return
     rows = [number_of(parse(stripe), 5) for stripe in parts_of(footer, 3)]
     if sum(rows) != number_of(footer, 6) or sum(rows) > _MOST_ROWS:
         raise CorruptError("an orc file's stripes have other rows than it says", rows=sum(rows))
+    for kind in map(parse, parts_of(footer, 4)):
+        precision, scale = number_of(kind, 5), number_of(kind, 6)
+        if number_of(kind, 1) == DECIMAL and max(precision, scale) > _MOST_DIGITS:
+            what = "an orc file's decimals have more digits than there are"
+            raise CorruptError(what, precision=precision, scale=scale)
 
 
 def read_stripe(file: BinaryIO, tail: Tail, number: int, columns: range) -> Stripe:

@@ -17,13 +17,13 @@ from dataclasses import replace
 
 from bucketlake.errors import CorruptError
 from bucketlake.format.data.file_format import file_format, format_of
+from bucketlake.format.data.orc_tail import open_orc
 from bucketlake.format.data.parquet import ParquetSource
 from bucketlake.format.data.parquet_writing import CODECS
 from bucketlake.format.guard import decoding
 from bucketlake.format.index.index_manifest import IndexEntry, IndexFile
 from bucketlake.format.metadata.manifest import DataFile, FileSource, ManifestEntry
 from bucketlake.format.metadata.snapshot import Snapshot
-from bucketlake.lazy import pa_orc
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.commit.outcome import Attempt, Attempts
 from bucketlake.ops.commit.units import run_units
@@ -217,7 +217,7 @@ def _is_as_asked(store: Store, entry: ManifestEntry) -> bool:
         return form.compression == "none" or f".{form.compression}" in entry.file.file_name
     with decoding("data file cannot be read", path), store.env.storage.open_input(path) as opened:
         if form.name == "orc":
-            found = pa_orc.ORCFile(opened).compression.lower()
+            found = open_orc(opened).compression.lower()
             return bool(found == (form.setting("orc.compress") or form.compression).replace("none", "uncompressed"))
         asked = CODECS.get((form.setting("parquet.compression") or form.compression).strip().lower(), "")
         codecs = ParquetSource(opened, ()).codecs(1)

@@ -19,13 +19,12 @@ import pyarrow as pa
 from bucketlake.env.storage import Storage
 from bucketlake.errors import CorruptError, InvalidError, UnsupportedError
 from bucketlake.format.data.datafile import WrittenFile
-from bucketlake.format.data.orc_tail import VARINT, Message, number_of, parse, parts_of, read_tail
+from bucketlake.format.data.orc_tail import VARINT, Message, number_of, open_orc, parse, parts_of, read_tail
 from bucketlake.format.data.parquet import ParquetSource
 from bucketlake.format.data.parquet_bounds import footer_stats
 from bucketlake.format.guard import decoding
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.metadata.stats import ColumnStats, limited
-from bucketlake.lazy import pa_orc
 from bucketlake.ops.migrate.source import Source, SourceFile
 from bucketlake.ops.rows.roll import described, stats_modes
 from bucketlake.ops.table.store import Store
@@ -60,7 +59,7 @@ def footer_of(storage: Storage, file: SourceFile, file_format: str, fields: Sequ
         raise CorruptError("an empty file in a folder that is to be migrated; nothing was moved", path=file.path)
     with decoding(_BROKEN, file.path, _REMEDY), storage.open_input(file.path) as opened:
         if file_format == "orc":
-            orc = pa_orc.ORCFile(opened)
+            orc = open_orc(opened)
             return Footer(int(orc.nrows), orc.schema, stats=_orc_stats(opened, orc.schema, int(orc.nrows), fields))
         source = ParquetSource(opened, ())
         metadata = source.metadata
