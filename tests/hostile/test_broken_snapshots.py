@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import bucketlake
-from bucketlake import CorruptError, InvalidError, NotFoundError, Table
+from bucketlake import CorruptError, InvalidError, NotFoundError, Table, UnsupportedError
 from bucketlake.ops.check.fsck import FsckRequest, fsck
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.schema.change import AddColumn
@@ -202,3 +202,21 @@ def test_a_stored_index_of_no_column_is_named_by_updates(tmp_path: Path) -> None
     stored.write_text(json.dumps({**tree, "options": {"file-index.bloom-filter.columns": "gone"}}))
     with pytest.raises(InvalidError, match=r"Column 'gone' specified in 'file-index"):
         catalog.table("t").update({"v": 2}, "k = 1")
+
+
+@pytest.mark.parametrize(
+    ("field", "kind"),
+    [("indexManifest", "manifest-list"), ("indexManifest", "manifest"), ("deltaManifestList", "manifest")],
+)
+def test_a_file_that_is_named_as_another_kind(table: Table, field: str, kind: str) -> None:
+    """What this process had decoded of it was taken for what it was named as."""
+    files = (Path(table.path) / "manifest").glob(f"{kind}-*-[0-9]")
+    name = next(path.name for path in sorted(files) if path.name.startswith("manifest-list") is (kind != "manifest"))
+    newest = snapshots(table) / "snapshot-3"
+    told = json.loads(newest.read_text())
+    told.pop(f"{field}Size", None)
+    assert table.to_arrow().num_rows == 3
+    newest.write_text(json.dumps({**told, field: name}))
+    with pytest.raises((CorruptError, UnsupportedError), match=name):
+        table.refresh().to_arrow()
+    assert {found.code for found in table.fsck().findings} & {"manifest-list-broken", "index-manifest-broken"}

@@ -6,7 +6,7 @@ Their names hold a uuid: such a file never changes. Snapshots and tags are kept 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 from bucketlake.env.storage import FileInfo, Storage
 from bucketlake.errors import CorruptError, NotFoundError
@@ -29,6 +29,7 @@ from bucketlake.schema.schema import TableSchema
 
 T = TypeVar("T")
 SchemaOf = Callable[[int], TableSchema]
+Decoded = Literal["manifest list", "entries", "references", "index"]
 
 MANIFEST_ENTRIES = 400_000  # about 1 KB each
 MANIFEST_CALLS = 20_000  # five plans of a table with as many manifests as fit; about 100 small commits
@@ -52,13 +53,15 @@ def identity(storage: object) -> Hashable:
 def kept(
     storage: Storage,
     path: str,
+    kind: Decoded,
     decode: Callable[[bytes, str], tuple[T, ...]],
     size: int | None = None,
     share: int | None = 1,
 ) -> tuple[T, ...]:
-    """A decoded file. `size`: the bytes that it must have; None, 0 and -1 say that they are not known. `share`: how
-    many of its items weigh as much as an entry of a manifest; None: it is not kept."""
-    key = (identity(storage), path, *((share,) if share != 1 else ()))
+    """A decoded file, as what it was asked for: another list may name it for something else, which `decode` refuses.
+    `size`: the bytes that it must have; None, 0 and -1 say that they are not known. `share`: how many of its items
+    weigh as much as an entry of a manifest; None: it is not kept."""
+    key = (identity(storage), path, kind)
     found = CACHE.get(key)
     if found is None:
         data = cast("bytes | None", CACHE.take((*key[:2], _BYTES))) or storage.read(path)
@@ -76,9 +79,9 @@ def remember(storage: Storage, path: str, data: bytes) -> None:
     CACHE.put((identity(storage), path, _BYTES), len(data) // _ENTRY_BYTES + 1, data)
 
 
-def is_kept(storage: Storage, path: str) -> bool:
-    """Whether a file's items, of the weight of entries, need not be read again."""
-    return (identity(storage), path) in CACHE
+def is_kept(storage: Storage, path: str, kind: Decoded) -> bool:
+    """Whether a file need not be read again."""
+    return (identity(storage), path, kind) in CACHE
 
 
 def while_unchanged(storage: Storage, info: FileInfo, read: Callable[[], T | None]) -> T | None:

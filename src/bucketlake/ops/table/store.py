@@ -397,24 +397,24 @@ class Store:
 
     def manifest_list(self, name: str, size: int | None = None) -> tuple[ManifestFile, ...]:
         """The manifests that a manifest list names, cached. `size`: its bytes, where they are recorded."""
-        return kept(self.env.storage, self.paths.manifest(name), manifest_files, size)
+        return kept(self.env.storage, self.paths.manifest(name), "manifest list", manifest_files, size)
 
     def manifest(self, file: ManifestFile | str) -> tuple[ManifestEntry, ...]:
         """The entries of a manifest, cached. CorruptError where they are not as many as its list says, or its file is
         not as long; a mere name is not checked."""
         if isinstance(file, str):
-            return kept(self.env.storage, self.paths.manifest(file), self._entries)
+            return kept(self.env.storage, self.paths.manifest(file), "entries", self._entries)
         path = self.paths.manifest(file.file_name)
-        found = kept(self.env.storage, path, self._entries, file.file_size)
+        found = kept(self.env.storage, path, "entries", self._entries, file.file_size)
         check_counts(file, [entry.kind for entry in found], path)
         return found
 
     def refs(self, file: ManifestFile, keep: bool = False) -> tuple[FileRef, ...]:
         """As `manifest`, but only what finds the files, which is less work. `keep`: cached, too."""
         path = self.paths.manifest(file.file_name)
-        if is_kept(self.env.storage, path):
+        if is_kept(self.env.storage, path, "entries"):
             return tuple(map(FileRef.of, self.manifest(file)))
-        found = kept(self.env.storage, path, self._refs, file.file_size, 4 if keep else None)
+        found = kept(self.env.storage, path, "references", self._refs, file.file_size, 4 if keep else None)
         check_counts(file, [ref.kind for ref in found], path)
         return found
 
@@ -442,7 +442,8 @@ class Store:
 
     def manifests(self, files: Sequence[ManifestFile]) -> list[tuple[ManifestEntry, ...]]:
         """The entries of several manifests, in order; those that are not cached are read in parallel."""
-        new = [file for file in files if not is_kept(self.env.storage, self.paths.manifest(file.file_name))]
+        storage, path = self.env.storage, self.paths.manifest
+        new = [file for file in files if not is_kept(storage, path(file.file_name), "entries")]
         read = dict(
             zip((file.file_name for file in new), parallel(self.manifest, new, self.manifest_threads), strict=True)
         )
@@ -483,12 +484,12 @@ class Store:
         """The entries of an index manifest, cached; empty for None."""
         if name is None:
             return ()
-        return kept(self.env.storage, self.paths.manifest(name), self._indexes)
+        return kept(self.env.storage, self.paths.manifest(name), "index", self._indexes)
 
     def check_index_manifest(self, name: str) -> None:
         """NotFoundError unless an index manifest is there; no request where it has been read."""
         path = self.paths.manifest(name)
-        if not is_kept(self.env.storage, path) and not is_there(self.env.storage, path):
+        if not is_kept(self.env.storage, path, "index") and not is_there(self.env.storage, path):
             raise NotFoundError(
                 "no such file",
                 path=path,
