@@ -70,6 +70,16 @@ def _(folder: Path) -> tuple[Table, list[Row] | None]:
     return table, found
 
 
+@case("stats-bounds")
+def _(folder: Path) -> tuple[Table, list[Row] | None]:
+    table = keyed(folder)
+    found = read(table)
+    keys = table.schema.select(table.schema.trimmed_primary_keys)
+    lie = encode_stats([ColumnStats(3, 4, 0)], [item.type for item in keys])
+    settle(table, [with_file(e, key_stats=lie) for e in live(table)])
+    return table, found
+
+
 @case("stats-broken")
 def _(folder: Path) -> tuple[Table, list[Row] | None]:
     table = appended(folder)

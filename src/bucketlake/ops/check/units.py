@@ -22,7 +22,7 @@ from bucketlake.format.data.pieces import open_piece, piece_of
 from bucketlake.format.file_index.container import FileIndex
 from bucketlake.format.guard import decoding
 from bucketlake.format.index.index_manifest import DELETION_VECTORS, IndexEntry
-from bucketlake.format.metadata.manifest import DataFile, FileKind
+from bucketlake.format.metadata.manifest import DataFile, FileKind, SimpleStats
 from bucketlake.format.metadata.stats import ColumnStats, StatsMode, stats_of
 from bucketlake.ops.buckets.dynamic import hash_files, read_hashes
 from bucketlake.ops.check.faults import LEVELS
@@ -54,6 +54,7 @@ class UnitResult:
     bytes: int
 
 
+_NO_COLUMNS = 12  # bytes of statistics of none
 UNIT_FILES = 200  # of a partition without buckets that go together
 
 
@@ -271,12 +272,35 @@ def stored_fields(written: TableSchema, file: DataFile) -> tuple[DataField, ...]
 
 
 def recorded_stats(file: DataFile, written: TableSchema) -> dict[str, ColumnStats]:
-    """What a manifest says of a file's columns. CorruptError where it cannot be read."""
+    """What a manifest says of a file's columns, of those of the key by both of its statistics together: reads leave
+    files out by either. CorruptError where it cannot be read."""
+    found, keys = _values_of(file, written), _keys_of(file, written)
+    return {**found, **{name: _within(found.get(name), one) for name, one in keys.items()}}
+
+
+def _values_of(file: DataFile, written: TableSchema) -> dict[str, ColumnStats]:
     names = file.stats_columns
     if names is not None and any(not written.has_column([name]) for name in names):
         return {}
     fields = written.fields if names is None else written.select(names)
-    counts = file.value_stats.null_counts or ()
-    if not fields or not (counts or len(file.value_stats.min_values) > 12):
+    if not fields or not _are_told(file.value_stats):
         return {}
     return stats_of(file, fields)
+
+
+def _keys_of(file: DataFile, written: TableSchema) -> dict[str, ColumnStats]:
+    if not written.primary_keys or not _are_told(file.key_stats):
+        return {}
+    return stats_of(replace(file, value_stats=file.key_stats), written.select(written.trimmed_primary_keys))
+
+
+def _are_told(stats: SimpleStats) -> bool:
+    return bool(stats.null_counts) or len(stats.min_values) > _NO_COLUMNS
+
+
+def _within(value: ColumnStats | None, key: ColumnStats) -> ColumnStats:
+    """What a column's values lie within if both are true; nulls by the first alone: keys have none."""
+    mins = [one.min for one in (value, key) if one is not None and one.min is not None]
+    maxs = [one.max for one in (value, key) if one is not None and one.max is not None]
+    nulls = None if value is None else value.null_count
+    return ColumnStats(max(mins, default=None), min(maxs, default=None), nulls)
