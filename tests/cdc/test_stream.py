@@ -4,6 +4,7 @@ Kafka."""
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -83,6 +84,14 @@ def test_the_command(classic: Lake, tmp_path: Path, capsys: pytest.CaptureFixtur
         assert wanted in getattr(capsys.readouterr(), said)
     letter = classic.sql("SELECT reason, line, unbase64(event) FROM db.t_dead_letters WHERE batch = 1").collect()
     assert [tuple(row) for row in letter] == [("not UTF-8", 1, latin)]
+    (folder / "2.json").unlink()  # a batch that comes again has lost what it read: Spark would write it without
+    for name in ("1", ".1.crc"):
+        (tmp_path / "checkpoint" / "commits" / name).unlink()
+    assert run(["cdc", "table", "db.t", *place, *options]) == 1
+    assert re.search(r"files of events are gone.*2\.json.*put them back", capsys.readouterr().err, re.DOTALL)
+    (folder / "2.json").touch()
+    assert run(["cdc", "table", "db.t", *place, *options]) == 0
+    capsys.readouterr()
     assert run(["cdc", "database", "db", *place, *options]) == 1
     assert "which table" in capsys.readouterr().err
     assert run(["cdc", "table", "db.t", *place]) == 2

@@ -222,6 +222,30 @@ def test_what_a_checkpoint_says_of_a_batch(tmp_path: Path) -> None:
     assert len({checkpoint.noted(number).fingerprint for number in range(4)}) == 4
 
 
+def test_files_that_went_before_a_batch_has_read_them(tmp_path: Path) -> None:
+    """As Spark's file stream notes them: a file for each of its batches, every tenth with those before."""
+    checkpoint, arrived = Checkpoint(str(tmp_path / "checkpoint")), tmp_path / "in here"
+    assert checkpoint.lost_files(0) == []
+    arrived.mkdir()
+    for folder in ("offsets", "sources/0"):
+        (tmp_path / "checkpoint" / folder).mkdir(parents=True)
+    entries = []
+    for number in range(3):
+        path = arrived / f"{number} ä.json"
+        path.write_text("")
+        entries.append(json.dumps({"path": path.as_uri(), "timestamp": 5, "batchId": number}))
+        note = tmp_path / "checkpoint" / "offsets" / str(number)
+        note.write_text(f'v1\n{{"batchWatermarkMs":0}}\n{{"logOffset":{number}}}')
+    (tmp_path / "checkpoint" / "sources" / "0" / "0").write_text(f"v1\n{entries[0]}")
+    (tmp_path / "checkpoint" / "sources" / "0" / "1.compact").write_text("\n".join(["v1", *entries[:2]]))
+    (tmp_path / "checkpoint" / "sources" / "0" / "2").write_text(f"v1\n{entries[2]}")
+    assert [checkpoint.lost_files(number) for number in range(4)] == [[], [], [], []]
+    for number in range(2):
+        (arrived / f"{number} ä.json").unlink()
+        assert [path[-9:] for path in checkpoint.lost_files(number)] == [f"/{number} ä.json"]
+    assert checkpoint.lost_files(2) == []
+
+
 def test_a_consumer_that_is_moved_or_forgotten_while_its_stream_runs(tmp_path: Path) -> None:
     """The stream goes on where it stands, and says so again; what was let go meanwhile is missed by name."""
     table = make(tmp_path, True, {"bucket": "1"})

@@ -156,6 +156,8 @@ class CdcSink:
         if not known:
             with suppress(UnsupportedError):
                 bind(self.query.folder, self.job.binding, number > 0)
+        if self.job.files:
+            _check_files(self.query.folder, number)
         with ExitStack() as kept:
             events = decided(self._events(frame))
             found = self._discovered(events)
@@ -386,6 +388,22 @@ def _noticed(wanted: _Wanted, row: Any, modes: frozenset[str]) -> str | None:
     elif row["sql"]:
         wanted.statements.append((row["first"], row["sql"]))
     return None
+
+
+def _check_files(folder: Checkpoint, number: int) -> None:
+    """Raise NotFoundError where files of a batch went before they were read: it would be written without their events,
+    and the job would go on behind them."""
+    lost = folder.lost_files(number)
+    if lost:
+        raise NotFoundError(
+            "files of events are gone that a batch has still to read",
+            checkpoint=folder.folder,
+            batch=number,
+            files=lost[:10],
+            count=len(lost),
+            remedy="put them back; empty files of these names stand for events that are in the tables already, or that "
+            "nobody needs",
+        )
 
 
 def bind(checkpoint: Checkpoint, binding: Mapping[str, str], began: bool) -> None:

@@ -5,6 +5,7 @@
 
     metadata            { "id": … }
     offsets/<batch>     v1, a line of JSON with "batchWatermarkMs", a line a source
+    sources/0/<n>       v1, a line of JSON a file: what a folder's file stream found, up to "logOffset" n of an offset
     state/              what operators keep from batch to batch, if there are any
 
 Spec: docs/spec/streaming.md#batches
@@ -14,12 +15,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field
 from datetime import datetime
 from os import PathLike, fspath
 from typing import Any
+from urllib.parse import unquote
 
 from bucketlake.env.env import Env
 from bucketlake.env.object_store import open_beside
@@ -29,6 +31,8 @@ from bucketlake.format.guard import decoding, json_object, text
 from bucketlake.ops.stream.batches import BatchName
 from bucketlake.types.wall_clock import epoch_of
 from bucketlake.values import dataclass
+
+_BROKEN = (ValueError, LookupError, TypeError)  # of notes that are not as this Spark writes them
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,35 @@ class Checkpoint:
             data = self.read(f"offsets/{batch}")
             return Noted(hashlib.sha256(data).hexdigest()[:32], _watermark(data))
         return Noted()
+
+    def lost_files(self, batch: int) -> list[str]:
+        """Files that a batch of a folder's file stream reads and that are gone: Spark passes over them without a word.
+        Empty where the checkpoint, or their folder, cannot be looked into here."""
+        lost: list[str] = []
+        with suppress(UnsupportedError, NotFoundError, *_BROKEN):
+            last = self._log_offset(batch)
+            first = self._log_offset(batch - 1) + 1 if batch else 0
+            found = {path for number in range(first, last + 1) for path in self._listed(number)}
+            for folder in sorted({path.rpartition("/")[0] for path in found}):
+                env, root = open_beside(self.env, folder)
+                names = {info.name for info in env.storage.list(root)}
+                own = (path for path in found if path.rpartition("/")[0] == folder)
+                lost += [path for path in own if path.rpartition("/")[2] not in names]
+        return sorted(lost)
+
+    def _log_offset(self, batch: int) -> int:
+        return int(json.loads(self.read(f"offsets/{batch}").split(b"\n")[2])["logOffset"])
+
+    def _listed(self, number: int) -> Iterator[str]:
+        """The files of the n-th batch of a file stream; a note of every tenth has those before it, too."""
+        try:
+            data = self.read(f"sources/0/{number}")
+        except NotFoundError:
+            data = self.read(f"sources/0/{number}.compact")
+        for line in data.splitlines()[1:]:
+            entry = json.loads(line)
+            if entry["batchId"] == number:
+                yield unquote(entry["path"])
 
     def keeps_state(self) -> bool:
         """Whether the query has operators that keep state; True where that is not known here."""
