@@ -18,6 +18,17 @@ from pyarrow import orc
 from bucketlake.errors import CorruptError
 from bucketlake.format.avro.container import encode_long
 from bucketlake.format.data import thrift
+from bucketlake.format.data.orc_tail import (
+    VARINT,
+    Message,
+    encode,
+    number_of,
+    parse,
+    parts_of,
+    read_tail,
+    replaced,
+    unpacked,
+)
 from bucketlake.format.roaring import serialize_bitmap
 
 NUMBERS = [-1, 0, 1, 7, -(2**31), 2**31 - 1, 2**31, 2**40, 2**62, -(2**63), 2**63 - 1]
@@ -286,6 +297,53 @@ def foreign_orc(data: bytes, rng: random.Random) -> bytes:
     return out.getvalue()
 
 
+# ---- orc
+
+
+def orc_footer(data: bytes, rng: random.Random) -> bytes:
+    """A number or a text of the file's end changed, or of a stripe's, which is put behind the others with its streams; a
+    part missing or twice."""
+    tail = read_tail(io.BytesIO(data))
+    body, post, footer = data[: tail.body], tail.postscript, tail.footer
+    place = rng.choice(["footer", "footer", "metadata", "postscript", "stripe"])
+    if place == "postscript":
+        told = encode(_changed_message(post, rng))[:255]
+        return data[: -1 - data[-1]] + told + bytes([len(told)])
+    if place == "footer":
+        footer = _changed_message(footer, rng)
+    if place == "stripe":
+        stripes = parts_of(footer, 3)
+        number = rng.randrange(len(stripes))
+        start, index, size, length = (number_of(parse(stripes[number]), at) for at in range(1, 5))
+        end = start + index + size
+        told = tail.framed(encode(_changed_message(parse(unpacked(tail, body[end : end + length])), rng)))
+        stripes[number] = encode(replaced(parse(stripes[number]), {1: len(body), 4: len(told)}))
+        body, footer = body + body[start:end] + told, replaced(footer, {3: stripes})
+    metadata = _changed_message(tail.metadata, rng) if place == "metadata" else tail.metadata
+    return body + tail.closed(footer, metadata)
+
+
+def _changed_message(message: Message, rng: random.Random) -> Message:
+    """With a change of one of its fields, or of a message within."""
+    found = [list(item) for item in message]
+    place = rng.randrange(len(found))
+    _, wire, value = found[place]
+    if rng.random() < 0.15:
+        return found[:place] + rng.choice([[], [found[place]] * 2]) + found[place + 1 :]
+    if wire == VARINT:
+        found[place][2] = rng.choice(NUMBERS) % 2**64
+        return found
+    try:
+        inner = parse(value)
+    except CorruptError:
+        inner = []
+    if inner and len(value) > 3 and encode(inner) == value and rng.random() < 0.9:
+        found[place][2] = encode(_changed_message(inner, rng))
+    else:
+        found[place][2] = rng.choice([b"", b"\xff\xfe", b"x" * 1000, value[:-1], value + b"\0"])
+    return found
+
+
 # ---- deletion vectors
 
 
@@ -311,6 +369,7 @@ FORGERIES: dict[str, Callable[[bytes, random.Random], bytes]] = {
     "deletion_vector": deletion_vector,
     "foreign_parquet": foreign_parquet,
     "foreign_orc": foreign_orc,
+    "orc_footer": orc_footer,
 }
 WRONG = (ValueError, KeyError, IndexError, struct.error, CorruptError, OverflowError, TypeError, pa.ArrowException)
 
@@ -326,5 +385,5 @@ def forgeries(name: str, kind: str) -> list[str]:
     if kind == "parquet data":
         return ["parquet_footer", "foreign_parquet"]
     if kind == "orc data":
-        return ["foreign_orc"]
+        return ["foreign_orc", "orc_footer"]
     return ["deletion_vector"] if kind == "deletion vectors" else []

@@ -25,7 +25,14 @@ from tests.hostile.forge import forgeries
 
 SECONDS = 20.0  # a case that takes longer hangs; most take milliseconds
 START = 120.0
-SAYING_ELSE = ("avro_record", "json_value", "avro_container", "deletion_vector", "parquet_footer")  # as a whole it fits
+SAYING_ELSE = (
+    "avro_record",
+    "json_value",
+    "avro_container",
+    "deletion_vector",
+    "parquet_footer",
+    "orc_footer",
+)  # as a whole it fits
 # Nothing sums up their values; of blob files not the lengths, of which the last can be a null's or a placeholder's.
 WITHOUT_CHECKSUM = ("parquet data", "orc data", "avro data", "schema", "manifest", "blob data")
 ROOT = Path(__file__).parents[2]

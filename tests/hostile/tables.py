@@ -251,7 +251,9 @@ def listed(found: pa.Table) -> Rows:
 
 
 def _shown(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Timestamps as numbers: a damaged one may be none of Python's."""
+    """Timestamps and dates as numbers: a damaged one may be none of Python's."""
+    if pa.types.is_date32(column.type):
+        return column.cast(pa.int32())
     return column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
 
 
