@@ -156,8 +156,8 @@ class CdcSink:
         if not known:
             with suppress(UnsupportedError):
                 bind(self.query.folder, self.job.binding, number > 0)
-        if self.job.files:
-            _check_files(self.query.folder, number)
+            if self.job.files:  # it may come again, long after its files were found
+                _check_files(self.query.folder, number)
         with ExitStack() as kept:
             events = decided(self._events(frame))
             found = self._discovered(events)

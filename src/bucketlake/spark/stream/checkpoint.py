@@ -32,8 +32,6 @@ from bucketlake.ops.stream.batches import BatchName
 from bucketlake.types.wall_clock import epoch_of
 from bucketlake.values import dataclass
 
-_BROKEN = (ValueError, LookupError, TypeError)  # of notes that are not as this Spark writes them
-
 
 @dataclass(frozen=True, slots=True)
 class Noted:
@@ -88,7 +86,7 @@ class Checkpoint:
         """Files that a batch of a folder's file stream reads and that are gone: Spark passes over them without a word.
         Empty where the checkpoint, or their folder, cannot be looked into here."""
         lost: list[str] = []
-        with suppress(UnsupportedError, NotFoundError, *_BROKEN):
+        with suppress(Exception):  # Spark may reach what this process does not, and note things otherwise
             last = self._log_offset(batch)
             first = self._log_offset(batch - 1) + 1 if batch else 0
             found = {path for number in range(first, last + 1) for path in self._listed(number)}
