@@ -9,6 +9,7 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,7 @@ def test_what_travels_to_tasks_and_what_does_not(classic: Lake) -> None:
     for handle, instead in ((lake, "lake.catalog"), (table, r"its \.table")):
         with pytest.raises(UnsupportedError, match=f"stays in its process.*give other processes and tasks {instead}"):
             pickle.dumps(handle)
+        assert repr(copy(handle)) == repr(handle)
     for value in (lake.catalog, table.table):
         assert repr(pickle.loads(pickle.dumps(value))) == repr(value)
 

@@ -202,6 +202,11 @@ class Lake:
     def __reduce__(self) -> Any:
         raise in_one_process("Lake", "lake.catalog")
 
+    def __copy__(self) -> Lake:
+        made = object.__new__(type(self))
+        vars(made).update(vars(self))
+        return made
+
     def __repr__(self) -> str:
         return listing_text("Lake", self.catalog.warehouse, f"Spark {self._version()}")
 

@@ -420,6 +420,9 @@ class LakeTable(Streams):
     def __reduce__(self) -> Any:
         raise in_one_process("LakeTable", "its .table")
 
+    def __copy__(self) -> LakeTable:
+        return replace(self)
+
     if not TYPE_CHECKING:  # a checker must know which names there are
 
         def __getattr__(self, name: str) -> Any:

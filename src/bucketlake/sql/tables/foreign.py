@@ -52,20 +52,30 @@ def refuse_unknown(lake: Lake, statement: str, tokens: list[Token]) -> None:
             raise UnsupportedError(f"{word} on a lake table", table=found.full, remedy=remedy)
 
 
-def refuse_folder(lake: Lake, path: Any) -> None:
-    """UnsupportedError for a lake table's folder: files of Spark's own would end the table, or lie there unread."""
-    whole = os.path.abspath(path) if isinstance(path, str) and "://" not in path else path
-    table = names.of_folder(lake, path) or names.of_folder(lake, whole)
-    if table is not None:
-        remedy = 'write to the table: INSERT INTO, .format("paimon") before .save, or saveAsTable with its name'
-        raise UnsupportedError("files of another format in a lake table", table=table.full, remedy=remedy)
+def refuse_folder(lake: Lake, path: Any, holds: bool = True) -> None:
+    """UnsupportedError for a lake table's folder, and those in it: files of Spark's own would end the table, or lie
+    there unread. `holds`: for the folders of a database and of the warehouse, too, which an overwrite would empty."""
+    if not isinstance(path, str):
+        return
+    for place in dict.fromkeys([path, path if "://" in path else os.path.abspath(path)]):
+        tables = (names.of_folder(lake, folder) for folder in names.table_folders(place))
+        table = next((found for found in tables if found is not None), None)
+        if table is not None:
+            remedy = 'write to the table: INSERT INTO, .format("paimon") before .save, or saveAsTable with its name'
+            raise UnsupportedError("files of another format in a lake table", table=table.full, remedy=remedy)
+        if holds and names.holds_tables(lake, place):
+            remedy = "write to a folder that holds no tables"
+            raise UnsupportedError("files of another format where the lake has its tables", folder=path, remedy=remedy)
 
 
 def refuse_directory(lake: Lake, statement: str) -> None:
     """UnsupportedError for an INSERT OVERWRITE DIRECTORY into a lake table's folder."""
+    before = ""
     for token in takewhile(lambda token: token.value.upper() not in QUERIES, Cursor(statement).tokens):
         if token.kind == "string":
-            refuse_folder(lake, token.value)
+            refuse_folder(lake, token.value, holds=before in ("DIRECTORY", "PATH"))
+        if token.value != "=":
+            before = token.value.upper()
 
 
 def refuse_like(lake: Lake, statement: str) -> None:

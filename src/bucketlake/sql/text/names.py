@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 
 from bucketlake.catalog import SYSTEM_DATABASE
 from bucketlake.catalog_tables import CATALOG_TABLES
-from bucketlake.catalogs.names import name_of_folder, written
+from bucketlake.catalogs.names import DATABASE_SUFFIX, name_of_folder, written
 from bucketlake.errors import InvalidError
 from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.spark.types import quoted
@@ -109,6 +109,26 @@ def of_folder(lake: Lake, path: Any) -> LakeName | None:
     except InvalidError:
         return None
     return name if known else None
+
+
+def table_folders(path: str) -> Iterator[str]:
+    """The folders of tables, by their names, that a path is or lies in."""
+    parts = path.split("/")
+    for at, part in enumerate(parts[:-1]):
+        if part.endswith(DATABASE_SUFFIX) and parts[at + 1]:
+            yield "/".join(parts[: at + 2])
+
+
+def holds_tables(lake: Lake, path: str) -> bool:
+    """Whether a path is a folder of a database, of the warehouse, or one that this lies in."""
+    if not lake.catalog.metastore.has_folder:
+        return False
+    place, warehouse = (_LOCAL.sub("/", one).rstrip("/") + "/" for one in (path, lake.catalog.warehouse))
+    name = place.removeprefix(warehouse).rstrip("/") if place.startswith(warehouse) else ""
+    is_database = name.endswith(DATABASE_SUFFIX) and "/" not in name
+    return warehouse.startswith(place) or (
+        is_database and lake.catalog.database_exists(name.removesuffix(DATABASE_SUFFIX))
+    )
 
 
 def is_elsewhere(lake: Lake, parts: tuple[str, ...]) -> bool:
