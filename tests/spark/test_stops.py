@@ -17,6 +17,7 @@ FRAMES = "\n\tat java.base/java.util.concurrent.locks.AbstractQueuedSynchronizer
 
 
 @pytest.mark.spark
+@pytest.mark.filterwarnings("ignore:Cannot infer the eval type")
 def test_a_batch_that_waits_for_its_job(classic: Lake, tmp_path: Path) -> None:
     lake, begun = classic, tmp_path / "begun"
     lake.sql("CREATE TABLE arriving (id INT)")
