@@ -24,6 +24,7 @@ from bucketlake.values import dataclass
 KAFKA_METADATA = ("topic", "partition", "offset", "timestamp", "timestamp_type")
 EVENT_METADATA = ("database_name", "table_name", "schema_name", "op_ts")
 _TIMESTAMP_TYPES = {0: "CreateTime", 1: "LogAppendTime"}
+_NO_KAFKA = ("KAFKA_DATA_SOURCE_NOT_ENABLED", "Failed to find data source: kafka")  # this by PySpark 4.1
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Source:
         try:
             return kafka_shaped(spark.readStream.format("kafka").options(**self.options).load())
         except AnalysisException as error:
-            if "KAFKA_DATA_SOURCE_NOT_ENABLED" not in str(error):
+            if not any(told in str(error) for told in _NO_KAFKA):
                 raise
             package = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version}"
             remedy = f"set spark.jars.packages to {package} before the session is made"
