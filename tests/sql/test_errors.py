@@ -244,11 +244,8 @@ def test_what_ended_a_stream_is_told_without_traces() -> None:
     in_batch = f"{head}[FOREACH_BATCH_USER_FUNCTION_ERROR] Reason: Return Message: {trace}"
     own = f"{in_batch}bucketlake.errors.ConflictError: lost [table=db.t]: try again\n{tail}"
     found = of_query(StreamingQueryException(own))
-    assert (
-        isinstance(found, ConflictError)
-        and isinstance(found, StreamingQueryException)
-        and str(found) == "lost [table=db.t]: try again"
-    )
+    assert isinstance(found, ConflictError) and isinstance(found, StreamingQueryException)
+    assert str(found) == "lost [table=db.t]: try again"
     assert (found.what, found.remedy) == ("lost [table=db.t]", "try again")
     twice = f"{in_batch}KeyError: 'a'\n\nDuring handling of the above exception:\n\n{trace}ValueError: b\nc\n{tail}"
     assert str(of_query(StreamingQueryException(twice))) == "the query has ended [reason=ValueError: b\nc]"
