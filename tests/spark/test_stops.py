@@ -64,3 +64,9 @@ def test_what_a_batch_says_is_short() -> None:
         assert raised.value.__cause__ is None
     with pytest.raises(ValueError, match="the user's own"), brief_in_batch():
         raise ValueError("the user's own")
+    with pytest.raises(ValueError, match="what the user makes of it") as own, brief_in_batch():
+        try:
+            raise RuntimeError(failed)
+        except RuntimeError:
+            raise ValueError("what the user makes of it")
+    assert own.value.__suppress_context__, "the frames of the JVM are not told along"

@@ -410,6 +410,8 @@ def brief_in_batch() -> Iterator[None]:
         found = None
         if isinstance(error, PySparkException) and not isinstance(error, BucketlakeError):
             found = of_task(error) or made(error)
+        if found is None and call is not None and _CALL.search("".join(traceback.format_exception_only(error))) is None:
+            raise error from None  # somebody's own, about one of the JVM's
         if found is None and call is not None:
             causes = _CAUSE.findall(text)
             deepest = next((cause for cause in causes if "cancelled" in cause), causes[-1] if causes else str(error))
