@@ -236,3 +236,18 @@ def test_a_bad_event_stops_the_query_where_that_is_asked(classic: Lake, tmp_path
     with pytest.raises(InvalidError, match=r"not a JSON object.*offset=1"):
         feed.give([{"a": 1}, "x"])
     assert classic.table("db.s").latest_snapshot() is None
+
+
+def test_an_event_that_names_a_column_twice_is_a_dead_letter(classic: Lake, tmp_path: Path) -> None:
+    feed = Feed(classic, "debezium-json", "db.twice", tmp_path, primary_keys="id")
+    double = '{"id": 2, "v": "a", "v": "b"}'
+    done = feed.give(
+        [
+            debezium("c", None, {"id": 1, "v": "a"}),
+            f'{{"op": "c", "before": null, "after": {double}}}',
+            f'{{"op": "u", "before": {double}, "after": {double}}}',
+            debezium("u", {"id": 1, "v": "a"}, {"id": 1, "v": "b"}),
+        ]
+    )
+    assert (done.dead_letters, feed.rows("db.twice")) == (2, [("1", "b")])
+    assert feed.rows("(SELECT DISTINCT reason FROM db.twice_dead_letters)") == [("it names a column twice",)]

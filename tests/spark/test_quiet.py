@@ -100,16 +100,19 @@ def test_java_is_told_that_names_are_utf_8(given: dict[str, str], meanwhile: dic
 
 def test_a_configuration_of_the_users_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    assert list(quiet.quiet_settings()) == ["spark.driver.defaultJavaOptions"]
+    [(key, quiet_options)] = quiet.java_settings().items()
+    [(_, options)] = quiet.java_settings(verbose=True).items()
+    assert (key, options) == ("spark.driver.defaultJavaOptions", "-XX:-DontCompileHugeMethods")
+    assert quiet_options.startswith(options) and "log4j2" in quiet_options
     defaults = tmp_path / "spark-defaults.conf"
     defaults.write_text("spark.driver.defaultJavaOptions -Xss4m\n")
-    assert quiet.quiet_settings() == {}
+    assert quiet.java_settings() == {}
     defaults.write_text("spark.driver.extraJavaOptions -Dlog4j2.configurationFile=x\n")
-    assert quiet.quiet_settings() == {}
+    assert quiet.java_settings() == {key: options}
     defaults.write_text("spark.driver.memory 1g\n")
-    assert quiet.quiet_settings() != {}
+    assert quiet.java_settings() == {key: quiet_options}
     (tmp_path / "log4j2.xml").write_text("<a/>")
-    assert quiet.quiet_settings() == {}
+    assert quiet.java_settings() == {key: options}
 
 
 def test_java_speaks_of_no_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

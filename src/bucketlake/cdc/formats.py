@@ -72,8 +72,11 @@ def _null(kind: str = "string") -> Column:
 
 def _overlaid(below: Column, above: Column) -> Column:
     """A map with the entries of another in place of its own; null where the other is null."""
-    kept = F.map_filter(below, lambda name, _: ~F.map_contains_key(above, name))
-    return F.when(below.isNull(), above).otherwise(F.map_concat(kept, above))
+    # Not map_concat: that ends the job where an event names a column twice.
+    both = F.map_zip_with(
+        below, above, lambda name, old, new: F.when(F.map_contains_key(above, name), new).otherwise(old)
+    )
+    return F.when(below.isNull(), above).otherwise(both)
 
 
 def _does(kind: str) -> Column:
@@ -114,7 +117,7 @@ def _debezium(body: Column, key: Column) -> Parsed:
     lost = masked & F.coalesce(F.exists(F.map_entries(after), lambda entry: _lost(entry, before)), F.lit(False))
     row = F.col("operation").isin(INSERT, UPDATE, DELETE)
     return Parsed(
-        before=F.when(_does(UPDATE) & before.isNotNull(), _overlaid(after, before)).otherwise(before),
+        before=F.when(_does(UPDATE) & ~_whole(before, after), _overlaid(after, before)).otherwise(before),
         after=F.when(masked, held).otherwise(after),
         database=F.coalesce(source["db"], event["databaseName"]),
         table=source["table"],
@@ -125,6 +128,11 @@ def _debezium(body: Column, key: Column) -> Parsed:
         schema=source["schema"],
         lacking=((f"a value that the database did not hand on ({_UNAVAILABLE})", lost),),
     )
+
+
+def _whole(before: Column, after: Column) -> Column:
+    """Whether an image has all columns of the other, as most have; true where it is missing."""
+    return F.coalesce(F.map_keys(before) == F.map_keys(after), before.isNull())
 
 
 def _lost(entry: Column, before: Column) -> Column:
@@ -202,7 +210,8 @@ def _ogg(body: Column, _: Column) -> Parsed:
 def _dms(body: Column, _: Column) -> Parsed:
     data, about, update, delete = body["data"], body["metadata"], _does(UPDATE), _does(DELETE)
     old = F.map_filter(data, lambda name, _: name.startswith("BI_"))
-    old = F.transform_keys(old, lambda name, _: F.substring(name, 4, 1 << 30))
+    once = F.size(F.array_distinct(F.map_keys(old))) == F.size(old)  # transform_keys ends the job where not
+    old = F.when(once, F.transform_keys(old, lambda name, _: F.substring(name, 4, 1 << 30)))
     new = F.when(update, F.map_filter(data, lambda name, _: ~name.startswith("BI_"))).otherwise(data)
     return Parsed(
         before=F.when(update & (F.size(old) > 0), _overlaid(new, old)).when(delete, data),

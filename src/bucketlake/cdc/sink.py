@@ -379,6 +379,8 @@ def _noticed(wanted: _Wanted, row: Any, modes: frozenset[str]) -> str | None:
             return "its schema cannot be read"
         if not columns:
             return "it has no column"
+        if len({column.name for column in columns}) < len(columns):
+            return "it names a column twice"
         if any(shape.number == row["shape"] for shape in wanted.shapes):
             raise InvalidError("two shapes of events have one number", remedy="take smaller batches")
         wanted.shapes.append(Shape(int(row["shape"]), row["db"], row["tbl"], columns, keys))

@@ -51,7 +51,8 @@ def exact_numbers(text: Column) -> Column:
 def unmarked(text: Column) -> Column:
     """A value's text with its numbers as they were."""
     inner = F.regexp_replace(text, f'"{MARK}([^"]*)"', "$1")
-    return F.when(text.contains(MARK), F.regexp_replace(inner, f"^{MARK}", "")).otherwise(text)
+    bare = F.when(text.startswith(MARK), F.substring(text, 2, MAX_LENGTH))  # nothing but a number begins so
+    return bare.when(text.contains(MARK), inner).otherwise(text)
 
 
 # ---------------------------------------------------------------------------------------------- values

@@ -29,14 +29,22 @@ _CONFIGURATION = Path(__file__).with_name("log4j2.properties")
 _QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
-def quiet_settings() -> dict[str, str]:
-    """Settings of a local session that logs nothing but fatal errors; empty where the user configured logging."""
+def java_settings(verbose: bool = False) -> dict[str, str]:
+    """What the JVM of a local session is started with, where the user does not say that.
+
+    It compiles methods of any size: of those that Spark generates for a statement over many columns it would interpret
+    each that has more than 8,000 bytes. Not `verbose`: nothing but fatal errors is logged, where the user did not
+    configure logging.
+    """
     folder = Path(os.environ.get("SPARK_CONF_DIR") or _home() / "conf")
     defaults = folder / "spark-defaults.conf"
     said = defaults.read_text(errors="replace") if defaults.is_file() else ""
-    if any(folder.glob("log4j2*")) or _OPTIONS in said or "log4j" in said or not _CONFIGURATION.is_file():
+    if _OPTIONS in said:
         return {}
-    return {_OPTIONS: f"-Dlog4j2.configurationFile={_CONFIGURATION.as_uri()}"}
+    options = ["-XX:-DontCompileHugeMethods"]
+    if not (verbose or any(folder.glob("log4j2*")) or "log4j" in said) and _CONFIGURATION.is_file():
+        options.append(f"-Dlog4j2.configurationFile={_CONFIGURATION.as_uri()}")
+    return {_OPTIONS: " ".join(options)}
 
 
 def _home() -> Path:

@@ -32,7 +32,7 @@ from bucketlake.spark.handed import frame_of
 from bucketlake.spark.java import ensure_java, java_of_every_name
 from bucketlake.spark.maintainer import maintain_lake
 from bucketlake.spark.merge.builder import MergeBuilder
-from bucketlake.spark.quiet import announce, is_interactive, quiet_java, quiet_queries, quiet_settings
+from bucketlake.spark.quiet import announce, is_interactive, java_settings, quiet_java, quiet_queries
 from bucketlake.spark.raised import in_one_process, told_as_ours
 from bucketlake.spark.settings import LISTED, settings_of
 from bucketlake.spark.table import LakeTable
@@ -285,7 +285,7 @@ def new_session(verbose: bool = False, /, **settings: str) -> SparkSession:
             builder = builder.config(key, value)
         return builder.getOrCreate()
     ensure_java()
-    chosen = {**_local_settings(), **({} if verbose else quiet_settings()), **settings}
+    chosen = {**_local_settings(), **java_settings(verbose), **settings}
     here = re.fullmatch(r"local(\[.*\])?", chosen["spark.master"])
     for key, value in {**(daemon_settings() if here else {}), **chosen}.items():
         builder = builder.config(key, value)
