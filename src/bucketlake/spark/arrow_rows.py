@@ -6,7 +6,7 @@ Spec: docs/spec/types.md
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from threading import Lock
+from threading import RLock
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,10 @@ from bucketlake.types.arrow import filled_table, variant_type
 from bucketlake.types.model import LISTS, DataField, DataType, Root, arrow_type
 
 BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
-_limited = Lock()
+_LOCAL_BYTES = "spark.sql.execution.arrow.localRelationThreshold"
+_SPREAD = 256 << 10  # bytes of rows from which on a job costs less
+_MOST_PARTS = 1000
+_limited = RLock()
 
 
 def framed(spark: SparkSession, rows: pa.Table, schema: T.StructType) -> DataFrame:
@@ -30,6 +33,28 @@ def framed(spark: SparkSession, rows: pa.Table, schema: T.StructType) -> DataFra
     if not rows.num_rows:
         return spark.createDataFrame([], schema)
     return arrow_frame(spark, filled_table(_uncut(_without_gaps(rows))), schema)
+
+
+def spread(spark: SparkSession, rows: pa.Table, schema: T.StructType) -> DataFrame:
+    """As `framed`, where expressions are worked out over the rows: by tasks where they are many, in no order.
+
+    Filters and projections of rows in its plan Spark's optimizer works out itself, interpreted, one row after the
+    other. Of rows beside its plan it knows no size: this is not for joins.
+    """
+    if rows.nbytes < _SPREAD:
+        return framed(spark, rows, schema)
+    if ".connect." in type(spark).__module__:  # there are none beside a plan
+        return framed(spark, rows, schema).coalesce(_MOST_PARTS)
+    with _limited:
+        own = spark.conf.get(_LOCAL_BYTES, None)
+        spark.conf.set(_LOCAL_BYTES, "0")
+        try:
+            return framed(spark, rows, schema)
+        finally:
+            if own is None:
+                spark.conf.unset(_LOCAL_BYTES)
+            else:
+                spark.conf.set(_LOCAL_BYTES, own)
 
 
 def arrow_frame(spark: SparkSession, rows: pa.Table, schema: T.StructType | str | None = None) -> DataFrame:

@@ -50,7 +50,7 @@ from bucketlake.predicate.scan import Words
 from bucketlake.predicate.tree import Constant, Predicate, is_exact, to_spark_sql
 from bucketlake.schema.schema import KIND_FIELD, ROW_ID_FIELD, SEQUENCE_FIELD, BucketMode, TableSchema
 from bucketlake.spark import actions, instants
-from bucketlake.spark.arrow_rows import collected, framed, spark_table
+from bucketlake.spark.arrow_rows import collected, spark_table, spread
 from bucketlake.spark.assignment import is_final
 from bucketlake.spark.beside import NOTHING, Beside
 from bucketlake.spark.cluster import parallelism
@@ -440,7 +440,7 @@ def _updated(spark: SparkSession, table: Table, keys: Keys, new: NewValues, base
     own = rows.select([item.name for item in seen]).append_column(PLACE, pa.array(np.arange(rows.num_rows)))
     rules = instants.rules(spark, table.options)
     with suppress(AnalysisException):
-        frame = new.of_rows(framed(spark, own, spark_schema(seen).add(PLACE, T.LongType())))
+        frame = new.of_rows(spread(spark, own, spark_schema(seen).add(PLACE, T.LongType())))
         found = collected(conform(frame, schema.select(new.names), [PLACE], rules))
         found = found.take(pc.sort_indices(found.column(PLACE)))
         if not found.column(PLACE).equals(own.column(PLACE)):

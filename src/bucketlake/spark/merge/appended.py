@@ -154,13 +154,13 @@ class AppendedMerge:
         apart = extra or is_tracked(store) or tells_otherwise(store.schema)
         known = None if apart else known_values(self.merge, store.schema, source)
         if known is None or not {item.name for item in known.fields}.difference(store.schema.partition_keys):
-            return Target(lambda: rows_with_places(self.spark, store, files, extra), small)
+            return Target(lambda: rows_with_places(self.spark, store, files, extra, joined=True), small)
         asked = None if self._replaced is None else {item.name for item in self._replaced}
         columns = needed_columns(self.merge, store.schema, whole_deletes=False, asked=asked)
         fields = store.schema.fields if columns is None else store.schema.select(columns)
         rows = with_places(self.spark, store, files, known, fields)
         if rows is None:
-            return Target(lambda: rows_with_places(self.spark, store, files, extra), small)
+            return Target(lambda: rows_with_places(self.spark, store, files, extra, joined=True), small)
         return Target.here(self.spark, rows, placed_schema(fields), fields)
 
     def _write(self, store: Store, snapshot: Snapshot | None, touched: Sequence[Touched]) -> Iterator[CommitMessage]:

@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from bucketlake.lazy import pc
-from bucketlake.spark.arrow_rows import arrow_layout, framed
+from bucketlake.spark.arrow_rows import arrow_layout, spread
 from bucketlake.spark.assignment import is_final
 from bucketlake.spark.changes import PLACE
 from bucketlake.spark.conform import char_mark
@@ -204,7 +204,7 @@ class Joined:
         pairs = pa.table([*arrays, pa.array(np.arange(len(self.left)))], names=[*names, PLACE])
         scope = replace(self.scope, fields=tuple(asked), more={PLACE: F.col(PLACE)})
         try:
-            found = hold(spark, outcome(framed(spark, pairs, layout), clauses, scope), most=len(self.left)).data
+            found = hold(spark, outcome(spread(spark, pairs, layout), clauses, scope), most=len(self.left)).data
         except AnalysisException:
             return None  # Spark says what is wrong, in the statement's own words, over the tables themselves
         if found is None:

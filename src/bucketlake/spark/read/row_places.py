@@ -29,7 +29,7 @@ from bucketlake.ops.table.parallel import parallel
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import TRACKING
 from bucketlake.spark import actions
-from bucketlake.spark.arrow_rows import arrow_frame, arrow_layout, framed, spark_batch
+from bucketlake.spark.arrow_rows import arrow_frame, arrow_layout, framed, spark_batch, spread
 from bucketlake.spark.cluster import ensure_package, parallelism, rows_made, run_tasks, unpickled
 from bucketlake.spark.instants import as_shown, shown
 from bucketlake.spark.read import hidden, native, placed, reader
@@ -155,13 +155,13 @@ def _bitmaps(batches: Iterator[pa.RecordBatch] | Sequence[pa.RecordBatch]) -> Pl
 
 
 def rows_with_places(
-    spark: SparkSession, store: Store, files: Sequence[Chosen], extra: Sequence[str] = ()
+    spark: SparkSession, store: Store, files: Sequence[Chosen], extra: Sequence[str] = (), joined: bool = False
 ) -> DataFrame:
     """The rows chosen as a read shows them, with the file's number (its place in `files`), the position in the file,
-    and the metadata columns `extra`."""
+    and the metadata columns `extra`. `joined`: Spark is to know how many they are."""
     if any(name in TRACKING for name in extra):
         store, extra = tracked(store), [name for name in extra if name not in TRACKING]
-    frame = shown(stored_with_places(spark, store, files), store.schema.fields, store.options)
+    frame = shown(stored_with_places(spark, store, files, joined or bool(extra)), store.schema.fields, store.options)
     if not extra:
         return frame
     columns = {FILE: pa.array(range(len(files)), pa.int64())}
@@ -183,7 +183,7 @@ def _of_files(store: Store, files: Sequence[Chosen], name: str) -> pa.Array:
     return pa.array([path_of(store, chosen.split, chosen.file) for chosen in files], pa.string())
 
 
-def stored_with_places(spark: SparkSession, store: Store, files: Sequence[Chosen]) -> DataFrame:
+def stored_with_places(spark: SparkSession, store: Store, files: Sequence[Chosen], joined: bool = False) -> DataFrame:
     """As `rows_with_places`, values as they are stored."""
     fields = store.schema.fields
     items = list(enumerate(files))
@@ -194,7 +194,7 @@ def stored_with_places(spark: SparkSession, store: Store, files: Sequence[Chosen
         schema = _schema(store)
         if not batches:
             return spark.createDataFrame([], schema)
-        return framed(spark, pa.Table.from_batches(batches), schema)
+        return (framed if joined else spread)(spark, pa.Table.from_batches(batches), schema)
     scanned: list[tuple[int, native.FileAt]] = []
     others: list[tuple[int, Chosen]] = []
     for number, chosen in items:
