@@ -189,3 +189,12 @@ def _(folder: Path) -> tuple[Table, list[Row] | None]:
     name = live(table)[0].file.file_name
     settle(table, index=[_vectors(table, name, list(range(30)))])
     return table, None
+
+
+@case("vector-lost", "hint-latest")
+def _(folder: Path) -> tuple[Table, list[Row] | None]:
+    table = marked(folder)
+    settle(table)
+    last = newest(table)
+    put(table, replace(last, id=last.id + 1, uuid="u", commit_kind=CommitKind.COMPACT, index_manifest=None))
+    return table, None

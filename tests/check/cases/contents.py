@@ -137,6 +137,26 @@ def _(folder: Path) -> tuple[Table, list[Row] | None]:
     return table, [("x", 3, "new"), ("x", 5, "e")]
 
 
+@case("key-unmarked")
+def _(folder: Path) -> tuple[Table, list[Row] | None]:
+    table = keyed(folder, **{"deletion-vectors.enabled": "true"})
+    one, two = live(table)
+    settle(table, [with_file(one, level=5), with_file(two, level=4)])
+    assert len(read(table)) == 17  # five keys twice
+    return table, read_all(some(0, 5), some(5, 12, "b"))
+
+
+@case("partition-wrong")
+def _(folder: Path) -> tuple[Table, list[Row] | None]:
+    table = appended(folder)
+    table.write_arrow(some(20, 30, part="y"))
+    first, *others = live(table)
+    moved = replace(first, partition=others[-1].partition)
+    path_of(table, first).rename(path_of(table, moved))
+    settle(table, [moved, *others])
+    return table, None
+
+
 @case("key-outside")
 def _(folder: Path) -> tuple[Table, list[Row] | None]:
     table = packed(folder)

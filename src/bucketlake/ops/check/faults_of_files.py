@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bucketlake.ops.check.fault import RESTORE, E, Mend, N, W
+from bucketlake.ops.check.fault import RESTORE, ROLL_BACK, E, Mend, N, W
 from bucketlake.ops.check.remedy import Call
 
 ROWS: tuple[tuple[object, ...], ...] = (
@@ -205,6 +205,14 @@ ROWS: tuple[tuple[object, ...], ...] = (
         Mend.VECTORS,
     ),
     (
+        "vector-lost",
+        E,
+        "metadata",
+        "a commit that deletes nothing left out deletion vectors of files that stayed",
+        "rows that were deleted are back from its snapshot on",
+        (ROLL_BACK,),
+    ),
+    (
         "vector-rows",
         E,
         "metadata",
@@ -249,6 +257,14 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "a data file lacks a column that its schema has",
         "reads of the column fail",
         (RESTORE,),
+    ),
+    (
+        "partition-wrong",
+        E,
+        "footers",
+        "a file is recorded in a partition, and its rows are of another one",
+        "reads show its rows in the partition that is recorded",
+        (RESTORE, "look at its rows, and write them again where they belong"),
     ),
     (
         "stats-bounds",
@@ -306,6 +322,15 @@ ROWS: tuple[tuple[object, ...], ...] = (
         Mend.MERGE,
     ),
     ("key-twice", E, "keys", "a key is twice in one sorted run", "reads show it twice", (), Mend.MERGE),
+    (
+        "key-unmarked",
+        E,
+        "keys",
+        "a key is in two files above level 0, and no deletion vector marks the older row",
+        "reads show it twice; rows that were deleted may be back",
+        (),
+        Mend.MERGE,
+    ),
     (
         "key-outside",
         E,

@@ -26,7 +26,7 @@ from bucketlake.ops.check.existence import check_chain, check_existence, check_u
 from bucketlake.ops.check.faults import LEVELS
 from bucketlake.ops.check.findings import Finding, Findings, Report, shown
 from bucketlake.ops.check.inventory import Inventory
-from bucketlake.ops.check.layout import Layout, check_layout, check_sequences, layout_of
+from bucketlake.ops.check.layout import Layout, check_layout, check_sequences, check_vectors_stay, layout_of
 from bucketlake.ops.check.reach import Reach
 from bucketlake.ops.check.roots import SNAPSHOT, Root, attempted, find_roots
 from bucketlake.ops.check.unit import CheckUnit
@@ -117,6 +117,7 @@ def examine(store: Store, request: FsckRequest) -> State:
     check_unknown(store, reach, there, findings)
     check_chain(reach, findings)
     check_sequences(reach)
+    check_vectors_stay(reach)
     layout = _chosen(store, reach, request)
     check_layout(replace(reach, store=store), layout, whole=request.partitions is None)
     return State(reach, there, layout, findings)

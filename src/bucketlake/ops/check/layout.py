@@ -282,7 +282,61 @@ def _check_absent(reach: Reach, layout: Layout, absent: Sequence[tuple[IndexEntr
         reach.findings.add(code, f"it marks rows of {part.data_file_name}", place)
 
 
-# ---------------------------------------------------------------------------------------------- numbers over time
+# ---------------------------------------------------------------------------------------------- over time
+
+
+def check_vectors_stay(reach: Reach) -> None:
+    """Findings for commits that lost deletion vectors of files that stayed. An overwrite may take some away: a rollback
+    that goes on as the newest snapshot does, and a repair."""
+    roots = [root for root, _, _ in reach.roots if root.kind == SNAPSHOT and not root.stray]
+    for before, after in pairwise(roots):
+        follows = before.branch == after.branch and before.snapshot.id + 1 == after.snapshot.id
+        if not follows or before.snapshot.index_manifest == after.snapshot.index_manifest:
+            continue
+        named = [root.snapshot.index_manifest for root in (before, after)]
+        old, new = (() if name is None else reach.indexes.get(name) for name in named)
+        if old is None or new is None or after.snapshot.commit_kind is CommitKind.OVERWRITE:
+            continue
+        lost = _lost(_marked(old), _marked(new))
+        if lost:
+            _tell_lost(reach, after, lost)
+
+
+_Marked = dict[
+    tuple[bytes, str], int | None
+]  # by partition and data file: how many rows are deleted, where it is known
+
+
+def _marked(entries: Sequence[IndexEntry]) -> _Marked:
+    vectors = (entry for entry in entries if entry.file.index_type == DELETION_VECTORS)
+    parts = ((entry.partition, part) for entry in vectors for part in entry.file.dv_ranges or ())
+    return {(partition, part.data_file_name): part.cardinality for partition, part in parts}
+
+
+def _lost(old: _Marked, new: _Marked) -> _Marked:
+    """Of the vectors that there were, those that are gone, or have fewer rows."""
+
+    def stays(key: tuple[bytes, str], count: int | None) -> bool:
+        now = new.get(key)
+        return key in new and (count is None or now is None or now >= count)
+
+    return {key: count for key, count in old.items() if not stays(key, count)}
+
+
+def _tell_lost(reach: Reach, root: Root, lost: _Marked) -> None:
+    snapshot = root.snapshot
+    delta = _entries(reach, snapshot.delta_manifest_list)
+    gone = {(entry.partition, entry.file.file_name) for entry in delta if entry.kind == FileKind.DELETE}
+    gone -= {(entry.partition, entry.file.file_name) for entry in delta if entry.kind == FileKind.ADD}
+    lost = {key: count for key, count in lost.items() if key not in gone}
+    if not lost:
+        return
+    live = fold([*_entries(reach, snapshot.base_manifest_list), *delta]).values()  # some vectors were of no file before
+    for entry in live:
+        key = (entry.partition, entry.file.file_name)
+        if key in lost:
+            cause = "its vector is gone, or has fewer rows" if lost[key] is None else f"of {lost[key]} deleted rows"
+            reach.findings.add("vector-lost", cause, reach.place(entry, snapshot=snapshot.id, holder=root.label))
 
 
 def check_sequences(reach: Reach) -> None:

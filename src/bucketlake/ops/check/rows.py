@@ -60,9 +60,9 @@ def compare(recorded: ColumnStats, actual: ColumnStats, item: DataField) -> tupl
     needed. Floating point: engines differ on NaN and the sign of zero, so these do not count."""
     low, high = recorded.min, recorded.max
     if low is not None and actual.min is not None and _less(actual.min, low, item):
-        return "stats-bounds", f"the smallest value {_text(actual.min)} is below the recorded {_text(low)}"
+        return "stats-bounds", f"the smallest value {text_of(actual.min)} is below the recorded {text_of(low)}"
     if high is not None and actual.max is not None and _less(high, actual.max, item):
-        return "stats-bounds", f"the greatest value {_text(actual.max)} is above the recorded {_text(high)}"
+        return "stats-bounds", f"the greatest value {text_of(actual.max)} is above the recorded {text_of(high)}"
     nulls = recorded.null_count
     if nulls is not None and actual.null_count is not None and nulls != actual.null_count:
         return "null-count", f"{actual.null_count} nulls, {nulls} are recorded"
@@ -87,6 +87,7 @@ def _less(left: Any, right: Any, item: DataField) -> bool:
         return False
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """A value as a finding shows it."""
     text = repr(value)
     return text if len(text) <= 60 else text[:60] + "…"

@@ -25,7 +25,9 @@ from bucketlake.ops.buckets.dynamic import hash_of_key, key_hashes
 from bucketlake.ops.check.findings import shown
 from bucketlake.ops.check.roots import attempted
 from bucketlake.ops.check.rows import code_of
+from bucketlake.ops.rows.deletions import deleted_mask, load_vectors
 from bucketlake.ops.rows.one_file import file_layout, read_file
+from bucketlake.ops.scan.scan import MERGE_ON_READ
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, BucketMode
 from bucketlake.types.model import DataField
@@ -213,3 +215,65 @@ def _meets(left: DataFile, right: DataFile) -> bool:
     return (
         left.min_sequence_number <= right.max_sequence_number and right.min_sequence_number <= left.max_sequence_number
     )
+
+
+def check_unmarked(store: Store, unit: CheckUnit, files: Sequence[DataFile], adder: Callable[[DataFile], Add]) -> None:
+    """Keys that two files above level 0 have unmarked, in a table whose deletion vectors stand for merging them; only
+    files whose keys may meet are read. `adder`: notes of a file."""
+    options = store.options
+    if not options.get("deletion-vectors.enabled") or options.get(MERGE_ON_READ) or store.schema.clustered:
+        return
+    near = _near(store, [file for file in files if file.level > 0])
+    if len(near) < 2 or sum(file.row_count for file in near) > MOST_TIES:
+        return
+    count = attempted(lambda: _unmarked(store, unit, near))
+    if not isinstance(count, BucketlakeError) and count:
+        adder(near[0])("key-unmarked", f"{count} keys of {len(near)} files", count)
+
+
+def _near(store: Store, files: Sequence[DataFile]) -> list[DataFile]:
+    """Files whose range of keys meets that of a file of another level, the newest level first; none where a range
+    cannot be read."""
+    key_range = key_range_of(store.schema.key_fields)
+    ranges = [attempted(lambda f=file: key_range(f)) for file in files]  # type: ignore[misc]
+    known = [(file, one) for file, one in zip(files, ranges, strict=True) if not isinstance(one, BucketlakeError)]
+    if len(known) < len(files):
+        return []
+    near = [
+        file
+        for file, (low, high) in known
+        if any(other.level != file.level and low <= top and bottom <= high for other, (bottom, top) in known)
+    ]
+    return sorted(near, key=lambda file: file.level)
+
+
+def _unmarked(store: Store, unit: CheckUnit, files: Sequence[DataFile]) -> int:
+    """How many rows have the key of another one. Hashes tell which may; only those are compared. Errors of reading."""
+    keys, names = store.schema.key_fields, {file.file_name for file in files}
+    own = [
+        replace(one, file=replace(one.file, dv_ranges=tuple(p for p in parts if p.data_file_name in names)))
+        for one in unit.vectors
+        if (parts := one.file.dv_ranges)
+    ]
+    vectors = load_vectors(store, own)
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        for file in files:
+            vector, start = vectors.get(file.file_name), 0
+            dead = None if vector is None else deleted_mask(vector, file, file.file_name)
+            for batch in key_batches(store, unit, file, (*keys, SEQUENCE_FIELD)):
+                count = batch.num_rows
+                yield batch if dead is None else batch.filter(pa.array(~dead[start : start + count]))
+                start += count
+
+    found, times = np.unique(np.concatenate([key_hashes(batch, keys) for batch in rows()]), return_counts=True)
+    twice = found[times > 1]
+    if not len(twice):
+        return 0
+    chosen = [batch.filter(pa.array(np.isin(key_hashes(batch, keys), twice))) for batch in rows()]
+    joined = pa.Table.from_batches(chosen).combine_chunks().to_batches()
+    if not joined:
+        return 0
+    (one,) = joined
+    _, starts = KeyOrder(keys).sort(one)
+    return 0 if starts is None else one.num_rows - len(starts)

@@ -30,11 +30,12 @@ from bucketlake.ops.check.findings import Finding, Findings, Place, shown
 from bucketlake.ops.check.layout import Layout
 from bucketlake.ops.check.reach import partition_text
 from bucketlake.ops.check.roots import attempted
-from bucketlake.ops.check.rows import check_rows, code_of, compare
-from bucketlake.ops.check.runs import check_keys, check_ties
+from bucketlake.ops.check.rows import check_rows, code_of, compare, text_of
+from bucketlake.ops.check.runs import check_keys, check_ties, check_unmarked
 from bucketlake.ops.check.unit import CheckUnit
 from bucketlake.ops.rows.column_files import held
 from bucketlake.ops.rows.deletions import deleted_mask, load_vectors
+from bucketlake.ops.table.partitions import partition_values
 from bucketlake.ops.table.store import Store
 from bucketlake.paths import FILE_INDEX_SUFFIX, POSTPONE_BUCKET
 from bucketlake.schema.schema import BucketMode, TableSchema
@@ -111,6 +112,7 @@ class _Look:
                 check_keys(self.store, self.unit, file, known, self._adder(file))
             if keyed:
                 check_ties(self.store, self.unit, readable, self._adder(None))
+                check_unmarked(self.store, self.unit, readable, self._adder)
         if self.depth >= LEVELS.index("rows"):
             for file in readable:
                 check_rows(self.store, self.unit, file, self._recorded(file), self._adder(file))
@@ -154,6 +156,8 @@ class _Look:
         recorded = attempted(lambda: recorded_stats(file, written))
         if isinstance(recorded, BucketlakeError):
             add("stats-broken", shown(recorded), 1)
+        else:
+            self._placed(recorded, written, add)
         self._beside(file, path, written)
         return True
 
@@ -183,6 +187,24 @@ class _Look:
             for _ in avro.batches(DEFAULT_BATCH):
                 pass
             return avro.rows
+
+    def _placed(
+        self,
+        recorded: dict[str, ColumnStats],
+        written: TableSchema,
+        add: Callable[[str, str, int], None],
+    ) -> None:
+        """Compare the partition that a file is recorded in with what is recorded of its partition columns."""
+        values = attempted(lambda: partition_values(self.store, self.unit.partition))
+        if isinstance(values, BucketlakeError):
+            return
+        for name, value in zip(self.store.schema.partition_keys, values, strict=True):
+            known = recorded.get(name)
+            if known is not None and written.has_column([name]):
+                own = ColumnStats(value, value, None)
+                fault = compare(known, own, written.field(name))
+                if fault is not None or (value is None and known.min is not None):
+                    add("partition-wrong", f"column {name}: {text_of(known.min)}, not {text_of(value)}", 1)
 
     def _columns(self, names: set[str], fields: Sequence[DataField], add: Callable[[str, str, int], None]) -> None:
         """Partition columns are the partition's, whatever the files hold: they are not asked for."""
