@@ -339,10 +339,19 @@ def test_a_file_url_of_another_place_than_it_looks_like_is_refused(path):
         ("s3://b", "s3n://b/wh", True),
         ("gs://b/wh", "s3://b/wh", False),
         ("/b/wh", "s3://b/wh", False),
+        ("s3://b/x/../wh", "S3A://b//wh/t", True),
+        ("FILE:/wh/./t", "/wh", True),
+        ("file://localhost/wh/t", "/wh", True),
     ],
 )
 def test_folders_that_lie_in_each_other(one, other, expected):
     assert overlaps(one, other) == overlaps(other, one) == expected
+
+
+def test_a_folder_behind_a_link_is_the_folder(tmp_path):
+    (tmp_path / "wh").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "wh")
+    assert overlaps(f"{tmp_path}/link/t", f"{tmp_path}/wh")
 
 
 def test_schemes():

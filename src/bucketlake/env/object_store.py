@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import io
 import os
+import posixpath
 import re
 import threading
 import time
@@ -372,16 +373,21 @@ def storage_for(path: str, options: Mapping[str, str] | None = None) -> tuple[St
 
 
 def overlaps(one: str, other: str) -> bool:
-    """Whether one of two folders is, or lies in, the other, by their texts: however a store's scheme is spelled."""
-    left, right = _spelled_alike(one), _spelled_alike(other)
-    return lies_in(left, right) or lies_in(right, left) or left == right
+    """Whether one of two folders is, or lies in, the other, however they are spelled (`places`)."""
+    pairs = [(left, right) for left in places(one) for right in places(other)]
+    return any(left == right or lies_in(left, right) or lies_in(right, left) for left, right in pairs)
 
 
-def _spelled_alike(path: str) -> str:
-    scheme, separator, rest = local_path(path).partition("://")
-    if not separator:
-        return os.path.abspath(re.sub("//+", "/", scheme))
-    return f"{kind_of(scheme) or scheme}://{re.sub('//+', '/', rest).strip('/')}"
+def places(path: str) -> tuple[str, ...]:
+    """What a folder's path or URI means, as texts that are alike for alike folders: whatever the scheme of a kind of
+    store, slashes, `.` and `..`, as Hadoop takes them; on this machine with links as they are, and followed."""
+    scheme, separator, rest = path.partition("://")
+    kind = kind_of(scheme.lower()) if separator else None
+    if kind is not None or (separator and scheme.lower() != "file"):
+        return (f"{kind or scheme}://{posixpath.normpath('/' + rest)[1:]}",)
+    plain = local_path("file:" + path[5:] if path[:5].lower() == "file:" else path)
+    text = os.path.abspath(re.sub("//+", "/", plain))
+    return tuple(dict.fromkeys([text, os.path.realpath(text)]))
 
 
 def open_env(path: str, options: Mapping[str, str] | None = None) -> tuple[Env, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -57,15 +56,14 @@ def refuse_folder(lake: Lake, path: Any, holds: bool = True) -> None:
     there unread. `holds`: for the folders of a database and of the warehouse, too, which an overwrite would empty."""
     if not isinstance(path, str):
         return
-    for place in dict.fromkeys([path, path if "://" in path else os.path.abspath(path)]):
-        tables = (names.of_folder(lake, folder) for folder in names.table_folders(place))
-        table = next((found for found in tables if found is not None), None)
-        if table is not None:
-            remedy = 'write to the table: INSERT INTO, .format("paimon") before .save, or saveAsTable with its name'
-            raise UnsupportedError("files of another format in a lake table", table=table.full, remedy=remedy)
-        if holds and names.holds_tables(lake, place):
-            remedy = "write to a folder that holds no tables"
-            raise UnsupportedError("files of another format where the lake has its tables", folder=path, remedy=remedy)
+    tables = (names.of_folder(lake, folder) for folder in names.table_folders(path))
+    table = next((found for found in tables if found is not None), None)
+    if table is not None:
+        remedy = 'write to the table: INSERT INTO, .format("paimon") before .save, or saveAsTable with its name'
+        raise UnsupportedError("files of another format in a lake table", table=table.full, remedy=remedy)
+    if holds and names.holds_tables(lake, path):
+        remedy = "write to a folder that holds no tables"
+        raise UnsupportedError("files of another format where the lake has its tables", folder=path, remedy=remedy)
 
 
 def refuse_directory(lake: Lake, statement: str) -> None:

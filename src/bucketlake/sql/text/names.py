@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException
 from bucketlake.catalog import SYSTEM_DATABASE
 from bucketlake.catalog_tables import CATALOG_TABLES
 from bucketlake.catalogs.names import DATABASE_SUFFIX, name_of_folder, written
+from bucketlake.env.object_store import places
 from bucketlake.errors import InvalidError
 from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.spark.types import quoted
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 DEFAULT_DATABASE = "default"
 CATALOG = "paimon"  # the name by which Spark's own statements would know this catalog
 SPARK_CATALOG = "spark_catalog"  # the name of Spark's own
-_LOCAL = re.compile("file:/+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,34 +96,43 @@ def find(lake: Lake, parts: tuple[str, ...]) -> LakeName | None:
 
 
 def of_folder(lake: Lake, path: Any) -> LakeName | None:
-    """The lake table whose folder a path is, None where it is another place."""
+    """The lake table whose folder a path is, however it is spelled; None where it is another place."""
     if not isinstance(path, str) or not lake.catalog.metastore.has_folder:
         return None
-    place = _LOCAL.sub("/", path).rstrip("/")
-    found = name_of_folder(place)
-    if found is None or found.system is not None:
-        return None
-    name = LakeName(found.database, found.table)
-    try:
-        known = lake.catalog.table_exists(name.full) and lake.catalog.table_path(name.full) == place
-    except InvalidError:
-        return None
-    return name if known else None
+    meant = places(path)
+    for found in map(name_of_folder, meant):
+        if found is None or found.system is not None:
+            continue
+        name = LakeName(found.database, found.table)
+        with suppress(InvalidError):
+            if lake.catalog.table_exists(name.full) and not {*meant}.isdisjoint(
+                places(lake.catalog.table_path(name.full))
+            ):
+                return name
+    return None
 
 
 def table_folders(path: str) -> Iterator[str]:
     """The folders of tables, by their names, that a path is or lies in."""
-    parts = path.split("/")
-    for at, part in enumerate(parts[:-1]):
-        if part.endswith(DATABASE_SUFFIX) and parts[at + 1]:
-            yield "/".join(parts[: at + 2])
+    for place in places(path):
+        parts = place.split("/")
+        for at, part in enumerate(parts[:-1]):
+            if part.endswith(DATABASE_SUFFIX) and parts[at + 1]:
+                yield "/".join(parts[: at + 2])
 
 
 def holds_tables(lake: Lake, path: str) -> bool:
-    """Whether a path is a folder of a database, of the warehouse, or one that this lies in."""
+    """Whether a path is a folder of a database, of the warehouse, or one that this lies in, however it is spelled."""
     if not lake.catalog.metastore.has_folder:
         return False
-    place, warehouse = (_LOCAL.sub("/", one).rstrip("/") + "/" for one in (path, lake.catalog.warehouse))
+    return any(
+        _holds(lake, place.rstrip("/") + "/", warehouse.rstrip("/") + "/")
+        for place in places(path)
+        for warehouse in places(lake.catalog.warehouse)
+    )
+
+
+def _holds(lake: Lake, place: str, warehouse: str) -> bool:
     name = place.removeprefix(warehouse).rstrip("/") if place.startswith(warehouse) else ""
     is_database = name.endswith(DATABASE_SUFFIX) and "/" not in name
     return warehouse.startswith(place) or (
