@@ -18,6 +18,7 @@ from bucketlake.errors import ConflictError
 from bucketlake.ops.table.messages import WriteTask
 from bucketlake.ops.write.prepare import prepare_write
 from bucketlake.ops.write.write import write_batches
+from bucketlake.schema.change import RenameColumn
 from bucketlake.spark.datasource import CommitWriter, Written
 from bucketlake.spark.write import writer
 from bucketlake.sql.query import query
@@ -217,3 +218,44 @@ def test_an_overwrite_among_several_inserts_is_refused_beside_a_writer(
         classic.sql(statement)
     monkeypatch.undo()
     assert sorted(map(tuple, classic.sql("SELECT * FROM db.items").collect())) == [(1, 11), (4, 40)]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("statement", "moment", "left"),
+    [
+        ("INSERT INTO db.items BY NAME SELECT a + 10 AS a, b FROM db.items WHERE a = 1", 1, [(11, 100, None)]),
+        ("DELETE FROM db.items WHERE a IN (SELECT a + 1 FROM db.items WHERE b >= 20)", 2, None),
+        ("MERGE INTO db.items AS t USING (SELECT a, b FROM db.items) AS s ON t.a = s.a "
+         "WHEN MATCHED THEN UPDATE SET b = s.b + 1", 2, None),
+    ],
+)  # fmt: skip
+def test_columns_that_are_altered_between_two_looks_at_a_table(
+    classic: bucketlake.Lake, monkeypatch: pytest.MonkeyPatch, statement: str, moment: int, left: Any
+) -> None:
+    """Two columns change their names: what the statement reads of the table goes into the columns that it read. DELETE
+    took the column that its subquery no longer had for that of the row, and removed others."""
+    classic.sql("CREATE TABLE db.items (a INT, b INT, c INT)")
+    classic.sql("INSERT INTO db.items VALUES (1, 10, 100), (2, 20, 200), (3, 30, 300)")
+    run, calls = query.run, []
+
+    def late(*given: Any, **more: Any) -> Any:
+        calls.append(True)
+        if len(calls) == moment:
+            named = [("b", "x"), ("c", "b"), ("x", "c")] if "DELETE" not in statement else [("b", "x")]
+            for old, new in named:
+                classic.table("db.items").table.alter(RenameColumn(old, new))
+        return run(*given, **more)
+
+    monkeypatch.setattr(query, "run", late)
+    if left is None:
+        with pytest.raises(ConflictError, match="the table was altered while .*try again"):
+            classic.sql(statement)
+    else:
+        classic.sql(statement)
+    monkeypatch.undo()
+    found = {row["a"]: row for row in classic.table("db.items").table.to_arrow().to_pylist()}
+    kept = {1: (10, 100), 2: (20, 200), 3: (30, 300)}
+    now = ("x", "c") if "DELETE" in statement else ("c", "b")
+    assert {a: tuple(found[a][name] for name in now) for a in (1, 2, 3)} == kept
+    assert [(row["a"], row["b"], row["c"]) for a, row in found.items() if a > 3] == (left or [])

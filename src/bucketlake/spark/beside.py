@@ -5,9 +5,8 @@ Spec: docs/spec/row_changes.md#concurrent-writers
 
 from __future__ import annotations
 
-from bucketlake.errors import ConflictError
 from bucketlake.format.metadata.snapshot import Snapshot
-from bucketlake.ops.table.retry import has_moved
+from bucketlake.ops.table.known import check_read_once
 from bucketlake.ops.table.store import Store
 from bucketlake.values import dataclass
 
@@ -22,9 +21,10 @@ class Beside:
     own: bool = False
 
     def check(self, store: Store, base: Snapshot | None) -> None:
-        """ConflictError where subqueries may have read another snapshot than this one, in which rows are looked for."""
-        if self.own and has_moved(store, base):
-            raise ConflictError("another commit came while a subquery read the table", table=store.paths.root)
+        """ConflictError where subqueries may have read another snapshot than this one, in which rows are looked for, or
+        other columns."""
+        if self.own:
+            check_read_once(store, base, "a subquery read the table")
 
 
 NOTHING = Beside()

@@ -20,6 +20,7 @@ from typing import TypeVar
 
 from bucketlake.errors import CommitUnknownError, ConflictError, NotFoundError
 from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.table.known import AlteredError
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.retry import ATTEMPTS, has_moved
 from bucketlake.ops.table.store import Store
@@ -159,7 +160,7 @@ class Attempts:
         return goes_on
 
     def _may_go_on(self, attempt: Attempt, error: Exception) -> bool:
-        if not attempt.is_of_table:
+        if not attempt.is_of_table or isinstance(error, AlteredError):
             return False
         if isinstance(error, self._again) and not isinstance(error, CommitUnknownError):
             return True

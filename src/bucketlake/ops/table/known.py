@@ -4,6 +4,8 @@ A table's handle keeps the schema that it was opened with. For reading, and for 
 meant. Whoever puts rows in the place of others (compaction, clustering, rescale, UPDATE, MERGE) must know every column
 that these may have: of a column that another commit brought meanwhile all values would be lost.
 
+    is_altered(store)            whether another schema came since the handle was opened
+    check_read_once(store, snapshot, what) ConflictError where rows or columns changed between two looks at a table
     renewed(store)               the table under its newest schema, its dynamic options kept
     knowing(store, snapshot)     that, where the snapshot was committed under columns that the handle does not have
     check_known(store, snapshot) ConflictError there: for what has been told its columns already
@@ -25,6 +27,7 @@ from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.newest import newest_schema
+from bucketlake.ops.table.retry import has_moved
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import TableSchema
 from bucketlake.schema.versions import is_replaced
@@ -33,11 +36,29 @@ from bucketlake.types.model import DataField, DataType
 
 def renewed(store: Store) -> Store:
     """The table under its newest schema; options that were laid over its own stay. Errors: as `Store.check_here`."""
-    if not is_there(store.env.storage, store.paths.schema(store.schema.id + 1)):
+    if not is_altered(store):
         return store
     newest = newest_schema(store.env, store.paths)
     store.check_here()  # behind the look: what was found is this table's
     return store.with_schema(replace(newest, options={**newest.options, **store.dynamic_options()}))
+
+
+def is_altered(store: Store) -> bool:
+    """Whether the table has another schema than the one that the handle was opened with."""
+    return is_there(store.env.storage, store.paths.schema(store.schema.id + 1))
+
+
+class AlteredError(ConflictError):
+    """The table was altered while it was read: from the same handle that is so again, whatever the base."""
+
+
+def check_read_once(store: Store, base: Snapshot | None, what: str) -> None:
+    """Raise ConflictError where `what`, which looks at a table for itself, may not have seen this snapshot of it, and
+    AlteredError where it may have seen other columns than the handle's: names would mean these."""
+    if has_moved(store, base):
+        raise ConflictError(f"another commit came while {what}", table=store.paths.root)
+    if is_altered(store):
+        raise AlteredError(f"the table was altered while {what}", table=store.paths.root, remedy="try again")
 
 
 def knowing(store: Store, snapshot: Snapshot | None) -> Store:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from bucketlake.errors import InvalidError, UnsupportedError, did_you_mean
+from bucketlake.errors import ConflictError, InvalidError, UnsupportedError, did_you_mean
 from bucketlake.ops.change.row_conflicts import EMPTY, Read, made_anew
+from bucketlake.ops.table.known import is_altered
 from bucketlake.schema.merging import MERGE_SCHEMA
 from bucketlake.spark import instants
 from bucketlake.spark.assignment import positional
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
     from bucketlake.spark.table import LakeTable
 
+_Planned = tuple["LakeTable", "DataFrame | pa.Table", WriteRequest]
+_LOOKS = 5
 HIVE_STYLE = "write.hive-style-dynamic-partition.enabled"
 
 
@@ -108,10 +111,16 @@ class Insert:
         engine = table.schema.table_options.get("merge-engine")
         return f", rows of one key are merged ({engine})" if table.schema.primary_keys else ", rows are added"
 
-    def _planned(
-        self, lake: Lake, name: names.LakeName, read: Read | None
-    ) -> tuple[LakeTable, DataFrame | pa.Table, WriteRequest]:
-        """The table, the rows that go into it, and how."""
+    def _planned(self, lake: Lake, name: names.LakeName, read: Read | None) -> _Planned:
+        """The table, the rows that go into it, and how. ConflictError where its columns keep changing."""
+        for _ in range(_LOOKS):
+            table, rows, request = self._looked(lake, name, read)
+            own = not isinstance(rows, pa.Table) and may_read(lake, table, self.query)
+            if not (own and is_altered(table.table.store)):  # else the query's look at it may be of other columns
+                return table, rows, request
+        raise ConflictError("the table's columns keep changing", table=name.full, remedy="try again")
+
+    def _looked(self, lake: Lake, name: names.LakeName, read: Read | None) -> _Planned:
         options = self._options(lake, name)
         table = lake.table(name.full).with_options(options)
         if table.table.view is not None:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import NullType, StructType
 
-from bucketlake.errors import ConflictError, InvalidError, UnsupportedError
+from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.ops.change.row_changes import refuse_delete, refuse_merge
 from bucketlake.ops.scan.key_types import merged_schema
-from bucketlake.ops.table.retry import has_moved
+from bucketlake.ops.table.known import check_read_once
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.default import default_sql
 from bucketlake.schema.merging import MERGE_SCHEMA, Merging, besides
@@ -292,8 +292,8 @@ class MergeInto:
     def _take(self, lake: Lake, table: LakeTable, base: Snapshot | None) -> Held:
         """The source, evaluated once. What it reads of the target is of the snapshot that the target is read of."""
         frame = self.source.frame(lake)
-        if may_read(lake, table, self.source.query) and has_moved(table.table.store, base):
-            raise ConflictError("another commit came while a table was read that is merged into itself")
+        if may_read(lake, table, self.source.query):
+            check_read_once(table.table.store, base, "a table was read that is merged into itself")
         return hold_source(lake.spark, frame, query.names_no_table(tokenize(self.source.query)))
 
     # ---- as values
