@@ -99,6 +99,21 @@ def test_file_paths():
         near.index_path(EMPTY_ROW, 2, replace(index, external_path="s3://o/i"))
 
 
+@pytest.mark.parametrize("own", ["s3", "s3a"])
+def test_external_paths_are_one_under_each_scheme_of_a_store(own):
+    """Files that the manifests name by one scheme are where the folder of the other one is looked through."""
+    options = {"data-file.external-paths": "s3://out/t/, gs://out/t"}
+    paths = replace(paths_of(), root=f"{own}://wh/t", options=options, external=("s3a://out/t", "gcs://out"))
+    for scheme in ("s3", "s3a", "s3n"):
+        away = replace(FILE, external_path=f"{scheme}://out/t/bucket-0/data-a-0.parquet")
+        assert paths.file_path("", away) == f"{own}://out/t/bucket-0/data-a-0.parquet"
+        inside = replace(FILE, external_path=f"{scheme}://wh/t/bucket-0/data-a-0.parquet")
+        assert paths.file_path("", inside) == f"{own}://wh/t/bucket-0/data-a-0.parquet"
+    assert paths.external_roots == (f"{own}://out/t",)
+    with pytest.raises(InvalidError, match="allowed-external-paths"):
+        paths.file_path("", replace(FILE, external_path="gs://out/t/x"))
+
+
 def test_fresh_names():
     env = Env(LocalStorage(), FakeClock())
     paths = paths_of()

@@ -19,6 +19,7 @@ from dataclasses import field
 from functools import cached_property
 from typing import Any
 
+from bucketlake.env.clients import spelled_as
 from bucketlake.env.env import Env
 from bucketlake.errors import CorruptError, InvalidError
 from bucketlake.file_names import (
@@ -28,7 +29,6 @@ from bucketlake.file_names import (
     lies_in,
     lies_in_any,
     listed_roots,
-    local_path,
 )
 from bucketlake.format.data.pieces import piece_of
 from bucketlake.format.index.index_manifest import IndexFile
@@ -256,18 +256,26 @@ class TablePaths:
     @property
     def external_roots(self) -> tuple[str, ...]:
         """The folders outside of the table that its files may lie in: declared by the table, allowed by the session."""
-        declared = [*listed_roots(self.options.get(EXTERNAL)), *listed_roots(self.options.get(INDEXES_EXTERNAL))]
-        inner = [root for root in declared if root in self.external or lies_in_any(root, self.external)]
-        return tuple(dict.fromkeys([*inner, *(root for root in self.external if lies_in_any(root, declared))]))
+        declared, allowed = self._declared, self._allowed
+        inner = [root for root in declared if root in allowed or lies_in_any(root, allowed)]
+        return tuple(dict.fromkeys([*inner, *(root for root in allowed if lies_in_any(root, declared))]))
+
+    @cached_property
+    def _declared(self) -> list[str]:
+        found = [*listed_roots(self.options.get(EXTERNAL)), *listed_roots(self.options.get(INDEXES_EXTERNAL))]
+        return [spelled_as(self.root, root) for root in found]
+
+    @cached_property
+    def _allowed(self) -> list[str]:
+        return [spelled_as(self.root, root) for root in self.external]
 
     def outside(self, path: str) -> str:
         """An external path as the storage takes it. Errors: those of `file_path`."""
         fault = fault_of_path(path)
-        path = local_path(path)
+        path = spelled_as(self.root, path)
         if fault is None and lies_in(path, self.root):
             return path
-        declared = [*listed_roots(self.options.get(EXTERNAL)), *listed_roots(self.options.get(INDEXES_EXTERNAL))]
-        if fault is not None or not lies_in_any(path, declared):
+        if fault is not None or not lies_in_any(path, self._declared):
             raise CorruptError(
                 "a manifest names a file outside of the table's folder",
                 path=path,
@@ -275,7 +283,7 @@ class TablePaths:
                 reason=fault or f"no folder of '{EXTERNAL}' holds it",
                 remedy="do not trust the table, or declare the folder",
             )
-        if not lies_in_any(path, self.external):
+        if not lies_in_any(path, self._allowed):
             raise InvalidError(
                 "the table keeps files outside of its folder, which this session does not allow",
                 path=path,

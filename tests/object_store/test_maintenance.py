@@ -333,3 +333,20 @@ def check_places(table: Table, expected: dict[int, tuple[str, int]]) -> None:
     for place, k in zip(found, np.array(wanted)[order].tolist(), strict=True):
         partition, _ = reader.numbers.places[place]
         assert table.store.paths.partition_texts(partition)["p"] == expected[k][0]
+
+
+def test_a_table_is_one_under_each_scheme_of_its_store(s3: S3, warehouse: str) -> None:
+    """Its folder, its folders outside, and those that the session allows are spelled as it happens."""
+    outside = f"{warehouse}-outside".removeprefix("s3://")
+    options = {"data-file.external-paths": f"s3a://{outside}", "data-file.external-paths.strategy": "round-robin"}
+    first_seen = bucketlake.open(warehouse, {**s3.options, "allowed-external-paths": f"s3://{outside}"})
+    table = made(first_seen, "append", **options)
+    put(table, ("a", 1, 1))
+    other = warehouse.replace("s3://", "s3a://")
+    seen = bucketlake.open(other, {**s3.options, "allowed-external-paths": f"s3n://{outside}/"}).table("t")
+    put(seen, ("a", 2, 2))
+    for one in (first_seen.table("t"), seen):
+        assert rows(one) == [("a", 1, 1), ("a", 2, 2)]
+        assert not one.fsck("rows").findings
+        assert left_over(one) == ()
+    assert len(s3.keys(f"s3://{outside}")) == 2

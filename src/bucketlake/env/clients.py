@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from bucketlake.errors import InvalidError, StorageError
+from bucketlake.file_names import local_path
 from bucketlake.lazy import obstore_errors, obstore_store
 
 _S3 = ("s3", "s3a", "s3n")
@@ -35,6 +36,15 @@ def kind_of(scheme: str) -> str | None:
         if scheme in schemes:
             return kind
     return None
+
+
+def spelled_as(root: str, path: str) -> str:
+    """A path by the scheme of `root` where that is another one of the same kind of store (`s3a`, `s3`), whose buckets
+    have one name under each; without `file:`."""
+    path, own = local_path(path), root.partition("://")[0]
+    scheme, separator, rest = path.partition("://")
+    alike = separator and scheme != own and kind_of(scheme) in ("s3", "gcs") and kind_of(scheme) == kind_of(own)
+    return f"{own}://{rest}" if alike else path
 
 
 def keys_wanted(url: str) -> str:

@@ -11,6 +11,7 @@ import time
 from dataclasses import field, replace
 from typing import Any, Protocol
 
+from bucketlake.env.clients import spelled_as
 from bucketlake.env.keeper import Keeper
 from bucketlake.env.local import LocalStorage
 from bucketlake.env.storage import Storage
@@ -108,4 +109,6 @@ class Env:
         within = getattr(type(self.storage), "within", None)
         if within is None:
             return self
-        return replace(self, storage=within(self.storage, (root, *self.external)))
+        return replace(
+            self, storage=within(self.storage, (root, *(spelled_as(root, place) for place in self.external)))
+        )

@@ -17,9 +17,10 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from itertools import chain, pairwise
 
+from bucketlake.env.clients import spelled_as
 from bucketlake.env.storage import FileInfo
 from bucketlake.errors import InvalidError, NotFoundError, StorageError, UnsupportedError
-from bucketlake.file_names import fault_of_path, lies_in_any, local_path
+from bucketlake.file_names import fault_of_path, lies_in_any
 from bucketlake.format.data import descriptor
 from bucketlake.lazy import np, npt, pa, pc
 from bucketlake.ops.table.parallel import parallel
@@ -39,7 +40,8 @@ class Sources:
 
     def __init__(self, store: Store, column: str, nullable: bool) -> None:
         self.storage, self.column = store.env.storage, column
-        self._roots, self._nullable = (store.paths.root, *store.env.external), nullable
+        self._own, self._nullable = store.paths.root, nullable
+        self._roots = (self._own, *(spelled_as(self._own, root) for root in store.env.external))
         self.null_if_missing = bool(store.options.get("blob-write-null-on-missing-file"))
         failed = bool(store.options.get("blob-write-null-on-fetch-failure"))
         self._null_for: tuple[type[Exception], ...] = (StorageError, NotFoundError) if failed else ()
@@ -48,7 +50,7 @@ class Sources:
 
     def reached(self, uri: str) -> str:
         """The path of a file that a descriptor may name. Raises InvalidError for any other."""
-        path = local_path(uri)
+        path = spelled_as(self._own, uri)
         fault = fault_of_path(path)
         if fault is not None or not lies_in_any(path, self._roots):
             raise InvalidError(
