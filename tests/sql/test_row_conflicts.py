@@ -259,3 +259,26 @@ def test_columns_that_are_altered_between_two_looks_at_a_table(
     now = ("x", "c") if "DELETE" in statement else ("c", "b")
     assert {a: tuple(found[a][name] for name in now) for a in (1, 2, 3)} == kept
     assert [(row["a"], row["b"], row["c"]) for a, row in found.items() if a > 3] == (left or [])
+
+
+@pytest.mark.spark
+def test_a_table_is_altered_between_a_look_at_it_and_its_replacement(
+    classic: bucketlake.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is made of its rows is made anew, of the columns as they are by then."""
+    classic.sql("CREATE TABLE db.items (a INT, b INT, c INT)")
+    classic.sql("INSERT INTO db.items VALUES (1, 10, 100)")
+    run, calls = query.run, []
+
+    def late(*given: Any, **more: Any) -> Any:
+        found = run(*given, **more)
+        if not calls:
+            for old, new in (("b", "x"), ("c", "b"), ("x", "c")):
+                classic.table("db.items").table.alter(RenameColumn(old, new))
+        calls.append(True)
+        return found
+
+    monkeypatch.setattr(query, "run", late)
+    classic.sql("CREATE OR REPLACE TABLE db.items AS SELECT a, b FROM db.items")
+    monkeypatch.undo()
+    assert classic.table("db.items").table.to_arrow().to_pylist() == [{"a": 1, "b": 100}]

@@ -9,7 +9,7 @@ Spec: docs/spec/catalog.md#replace-table
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
 
@@ -19,6 +19,9 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.commit.alter import stay_in_table
 from bucketlake.ops.commit.commit import Check, Commit
 from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.scan.view import View
+from bucketlake.ops.table.known import is_altered
+from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.publishing import publish_schema
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user
@@ -78,11 +81,22 @@ class Replacement:
             raise self._altered()
         before = self.old.latest_snapshot()
         if before is not None:
-            made = self._truncate(self.old, check)
+            made = self._truncate(self.old, self._unaltered(check))
             self._gone.append(made.id - 1)
         if not publish_schema(new, new.schema):
             raise self._altered()
         stay_in_table(self.old, new.schema, self.name)
+
+    def _unaltered(self, check: Check | None) -> Check:
+        """What is asked right before the old rows go, too: whether the new schema would still follow."""
+
+        def asked(messages: Sequence[CommitMessage], view: View) -> None:
+            if is_altered(self.old):
+                raise self._altered()
+            if check is not None:
+                check(messages, view)
+
+        return asked
 
     def finish(self) -> None:
         """Remove what another writer committed between the two steps of `switch`."""

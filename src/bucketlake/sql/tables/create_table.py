@@ -185,9 +185,10 @@ class TableCreation:
         clause, table = self.clause, lake.table(name.full)
 
         def prepared(read: Read | None) -> Callable[[], None]:
+            old = lake.catalog.table(name.full)  # before the query looks at it: altered since, it is not replaced
             frame = self._rows(lake)
             made = _definition(lake, clause, frame)
-            return partial(_replaced, lake, name.full, made, frame, clause.operation, read)
+            return partial(_replaced, lake, old, made, frame, clause.operation, read)
 
         if clause.query is None or not may_read(lake, table, clause.query):
             prepared(None)()
@@ -207,15 +208,16 @@ def _check_location(clause: CreateTable, path: str, title: str, table: str) -> N
 
 
 def _replaced(
-    lake: Lake, name: str, made: _Definition, frame: DataFrame | None, operation: str, read: Read | None = None
+    lake: Lake, old: Table, made: _Definition, frame: DataFrame | None, operation: str, read: Read | None = None
 ) -> None:
     """REPLACE TABLE: the rows are written first, of the snapshot that the query saw, and then the table is switched.
     `read`: the old table's snapshot that they are made of; ConflictError if it is not its newest rows' any more."""
+    name = old.name
     if "$" in name:
         raise InvalidError(f"Cannot 'replaceTable' for '{name}', please use data table.", table=name)
     options = {**table_defaults(lake.catalog.options), **made.options}
     schema = new_schema(made.schema, made.partition_keys, made.primary_keys, options, made.comment)
-    replacement = draft_replacement(lake.catalog.table(name).for_writing().store, schema, name)
+    replacement = draft_replacement(old.for_writing().store, schema, name)
     with replacement.finished_or_told():
         if frame is None:
             replacement.switch()
@@ -234,7 +236,7 @@ def create_as(lake: Lake, clause: CreateTable, frame: DataFrame) -> None:
     just made one."""
     name, made = names.target(lake, clause.name), _definition(lake, clause, frame)
     if clause.replace and lake.catalog.table_exists(name.full):
-        _replaced(lake, name.full, made, frame, clause.operation)
+        _replaced(lake, lake.catalog.table(name.full), made, frame, clause.operation)
         return
     draft = lake.catalog.draft_table(
         name.full, made.fields, made.partition_keys, made.primary_keys, made.options, made.comment
