@@ -357,3 +357,19 @@ def test_a_stream_that_begins_where_its_consumer_is_lost_says_how_to_go_on(tmp_p
     anew = Reader(table, consumer_id="me", consumer_ignore_progress="true")
     anew.read_all()
     assert anew.state == {0: 0, 1: 1, 2: 2}
+
+
+def test_what_a_death_before_the_first_batch_left_of_its_note_is_named(tmp_path: Path) -> None:
+    """Spark refuses to begin beside it, for good, and its words lead to another checkpoint."""
+    notes, checkpoint = tmp_path / "offsets", Checkpoint(str(tmp_path))
+    notes.mkdir()
+    (tmp_path / "metadata").write_text('{"id": "q"}')
+    checkpoint.check()
+    part = ".0.d0cf00bd-642b-488b-be98-678f1e7ae9ac.tmp"
+    for name in (part, f".{part}.crc"):
+        (notes / name).write_text("")
+    with pytest.raises(InvalidError, match=r"delete these files.*") as told:
+        checkpoint.check()
+    assert told.value.details["files"] == [f"offsets/.{part}.crc", f"offsets/{part}"]
+    (notes / "0").write_text("v1")
+    checkpoint.check()

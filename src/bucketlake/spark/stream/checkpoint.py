@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field
@@ -31,6 +32,8 @@ from bucketlake.format.guard import decoding, json_object, text
 from bucketlake.ops.stream.batches import BatchName
 from bucketlake.types.wall_clock import epoch_of
 from bucketlake.values import dataclass
+
+_PART = re.compile(r"\.{1,2}[0-9]+\..+\.tmp(\.crc)?")  # Spark's own name of a note until it is whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +65,28 @@ class Checkpoint:
             return str(found)
 
     def check(self) -> None:
-        """CorruptError where its metadata is damaged, as by a power failure; Spark tells a parser's error of it."""
+        """CorruptError where its metadata is damaged, as by a power failure; Spark tells a parser's error of it.
+        InvalidError where a run that died as it noted its first batch left a part of the note, at which Spark refuses
+        to begin ever again."""
         with suppress(UnsupportedError):
             self.query()
+        left = self._unfinished()
+        if left:
+            raise InvalidError(
+                "a run died as it noted its first batch, and Spark begins no query beside what it left",
+                checkpoint=self.folder,
+                files=left[:10],
+                remedy="delete these files, unless a run of the query is just starting: nothing was written yet",
+            )
+
+    def _unfinished(self) -> list[str]:
+        """Parts of notes, where no batch is noted; none where that cannot be told here."""
+        with suppress(Exception):
+            env, root = open_beside(self.env, self.folder)
+            names = [info.name for info in env.storage.list(f"{root}/offsets")]
+            if names and all(_PART.fullmatch(name) for name in names):
+                return sorted(f"offsets/{name}" for name in names)
+        return []
 
     def has_begun(self) -> bool:
         """Whether a batch is noted in it; Spark keeps notes of the newest alone. UnsupportedError as `read`."""
