@@ -144,3 +144,50 @@ def test_persistent_views(lake: Lake) -> None:
     with pytest.raises((NotFoundError, UnsupportedError)):
         lake.sql("DROP VIEW other.w")
     assert lake.catalog.list_views("other") == []
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("lake", ["jdbc"], indirect=True)
+def test_views_of_altered_tables(lake: Lake) -> None:
+    """A star gives what the table has today: values never come under another column's name."""
+    lake.sql("CREATE DATABASE db")
+    lake.sql("USE db")
+    lake.sql("CREATE TABLE t (a STRING, b STRING)")
+    lake.sql("INSERT INTO t VALUES ('of a', 'of b')")
+    for view in ("v AS SELECT * FROM t", "listed AS SELECT a, b FROM t", "named (m, n) AS TABLE t", "vv AS FROM v"):
+        lake.sql(f"CREATE VIEW {view}")
+    with pytest.raises(InvalidError, match="other columns than the view"):
+        lake.sql("CREATE VIEW other_way (b, a) AS SELECT * FROM t")
+    lake.sql("ALTER TABLE t ADD COLUMN c INT")
+    assert rows(lake, "SELECT * FROM v") == rows(lake, "SELECT a, b FROM vv") == [("of a", "of b")]
+    for change in ("ALTER TABLE t ALTER COLUMN b FIRST", "ALTER TABLE t DROP COLUMN b"):
+        lake.sql(change)
+        for view in ("v", "vv"):
+            with pytest.raises(InvalidError, match=r"other columns than the view \[view=db.v"):
+                lake.sql(f"SELECT a FROM {view}")
+        if "FIRST" in change:
+            assert rows(lake, "SELECT * FROM listed") == [("of a", "of b")]
+            with pytest.raises(InvalidError, match="CREATE OR REPLACE VIEW"):
+                lake.sql("SELECT m FROM named")
+    with pytest.raises(UnsupportedError, match="CREATE OR REPLACE VIEW"):
+        lake.sql("ALTER VIEW v AS SELECT a FROM t")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("lake", ["jdbc"], indirect=True)
+def test_views_behind_use_spark_catalog(lake: Lake) -> None:
+    """A view reads its own database's tables where names of one and two parts are Spark's."""
+    lake.sql("CREATE TABLE default.of_view (a INT)")
+    lake.sql("INSERT INTO default.of_view VALUES (1)")
+    lake.sql(
+        "CREATE VIEW default.v AS SELECT a, of_view.a + 1 AS b FROM of_view WHERE a IN (SELECT a FROM default.of_view)"
+    )
+    lake.sql("CREATE VIEW default.w AS SELECT v.b FROM v")
+    lake.sql("CREATE TABLE spark_catalog.default.of_view (a INT) USING parquet")
+    try:
+        lake.sql("USE spark_catalog")
+        assert rows(lake, "SELECT * FROM bucketlake.default.v") == [(1, 2)]
+        assert rows(lake, "SELECT * FROM bucketlake.default.w") == [(2,)]
+    finally:
+        lake.sql("USE bucketlake")
+        lake.sql("DROP TABLE spark_catalog.default.of_view")

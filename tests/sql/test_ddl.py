@@ -261,7 +261,8 @@ def test_shown_again(classic: Lake) -> None:
     assert "Catalog: paimon\nNamespace: db\nTable: t\n" in information
     assert " |-- id: integer (nullable = false)" in information
     classic.sql("USE db")
-    assert rows(classic, "SHOW CURRENT NAMESPACE") == [("paimon", "db")]
+    for word in ("NAMESPACE", "SCHEMA", "DATABASE"):
+        assert rows(classic, f"SHOW CURRENT {word}") == [("paimon", "db")]
     assert ("paimon",) in rows(classic, "SHOW CATALOGS") and ("spark_catalog",) in rows(classic, "SHOW CATALOGS")
     assert rows(classic, "SHOW CATALOGS LIKE 'p*n'") == [("paimon",)]
     classic.sql("REFRESH TABLE t")

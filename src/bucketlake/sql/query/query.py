@@ -19,7 +19,7 @@ from bucketlake.env.storage import threads_for
 from bucketlake.errors import BucketlakeError, InvalidError
 from bucketlake.ops.table.parallel import parallel
 from bucketlake.ops.table.retry import on_newest
-from bucketlake.spark.instants import unproved
+from bucketlake.spark.instants import shown_schema, unproved
 from bucketlake.spark.read.hidden import Wanted, offered
 from bucketlake.spark.read.hidden import read as hidden_read
 from bucketlake.spark.read.reader import SMALL_ROWS, Need, pruned
@@ -105,7 +105,7 @@ def run(
     prune = prune and given is None
     written, started = statement, place
     as_written.refuse_operators(lake, statement)
-    for said in (_plain, view_pieces, _plain, _values):  # a view's text may say TABLE t itself
+    for said in (_plain, _views, _plain, _values):  # a view's text may say TABLE t itself
         pieces = said(lake, statement)
         if pieces:
             place = None if place is None else replace(place, start=moved(place.start, pieces))
@@ -162,6 +162,21 @@ def _plain(_lake: Lake, statement: str) -> list[tuple[int, int, str]]:
     return plain_pieces(statement)
 
 
+def _views(lake: Lake, statement: str) -> list[tuple[int, int, str]]:
+    return view_pieces(lake, statement, partial(names_today, lake))
+
+
+def names_today(lake: Lake, statement: str) -> list[str] | None:
+    """The names of the columns of a query that names no view; None where it is none. No table's files are planned."""
+    for said in (_plain, _values):
+        statement = splice(statement, said(lake, statement))
+    text, frames, _ = bind(lake, statement, prune=False, empty=True)
+    try:
+        return list(lake.spark.sql(text, **frames).columns if frames else lake.spark.sql(statement).columns)
+    except AnalysisException:
+        return None  # the statement that names the view says what is wrong
+
+
 def _values(lake: Lake, statement: str) -> list[tuple[int, int, str]]:
     """What stands for the functions that the catalog or the table's files answer."""
     return [
@@ -173,10 +188,16 @@ def _values(lake: Lake, statement: str) -> list[tuple[int, int, str]]:
 
 
 def bind(
-    lake: Lake, statement: str, place: Place | None = None, prune: bool = True, reads: list[Read] | None = None
+    lake: Lake,
+    statement: str,
+    place: Place | None = None,
+    prune: bool = True,
+    reads: list[Read] | None = None,
+    empty: bool = False,
 ) -> tuple[str, dict[str, DataFrame], dict[str, str]]:
     """The statement with lake tables replaced by `{t0}`, `{t1}`, …, the DataFrame that each one stands for (all columns
-    and rows, unless `prune`), and the name of its table. `reads` takes down what is read of which table."""
+    and rows, unless `prune`), and the name of its table. `reads` takes down what is read of which table. `empty`: the
+    DataFrames have the columns alone."""
     tokens = tokenize(statement)
     if names_no_table(tokens):
         return statement, {}, {}
@@ -205,6 +226,8 @@ def bind(
     if counted is not None:
         pieces.extend(counted[1])
         frames, names_of = {"t0": counted[0]}, ["t0"]
+    elif empty:
+        frames, names_of = _layouts(lake, references, extra)
     else:
         if reads is not None:
             _take_down(lake, references, proved, reads)
@@ -251,6 +274,20 @@ def _frames(
                 frames[plans[key]] = pruned(lake.spark, table, selection, need)
         chosen.append(plans[key])
     return frames, chosen
+
+
+def _layouts(
+    lake: Lake, references: Sequence[Reference], extra: Mapping[int, tuple[str, ...]]
+) -> tuple[dict[str, DataFrame], list[str]]:
+    """As `_frames`, without a row."""
+    frames = {}
+    for at, reference in enumerate(references):
+        table, _ = _selected(lake, (reference.name, tuple(reference.options.items())))
+        schema = shown_schema(table.schema.fields, table.options)
+        for name in extra[reference.start]:
+            schema = schema.add(name, "string")
+        frames[f"t{at}"] = lake.spark.createDataFrame([], schema)
+    return frames, list(frames)
 
 
 def _needs(references: Sequence[Reference], uses: Sequence[Use], proved: Proof | None) -> list[Need]:

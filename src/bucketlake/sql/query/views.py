@@ -7,12 +7,16 @@
 The names in a view's query are those of the database that the view is in. What a table of the lake, a temp view or a
 common table expression hides is none. Catalogs without views are asked nothing.
 
+A view keeps the names of its columns, which go by place. A star gives what its tables have today: columns that came
+behind the view's are left out, and where others stand in their places the view is refused.
+
 Spec: docs/catalogs.md#views
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from bucketlake.catalogs.names import written
@@ -43,14 +47,20 @@ class Use:
     aliased: bool
 
 
-def with_views(lake: Lake, statement: str, seen: tuple[str, ...] = ()) -> str:
+Names = Callable[[str], Sequence[str] | None]  # of the columns that a query has today; None: it has none
+
+
+def with_views(lake: Lake, statement: str, names_of: Names | None = None, seen: tuple[str, ...] = ()) -> str:
     """The statement with each persistent view's query in its place."""
-    pieces = view_pieces(lake, statement, seen)
+    pieces = view_pieces(lake, statement, names_of, seen)
     return splice(statement, pieces) if pieces else statement
 
 
-def view_pieces(lake: Lake, statement: str, seen: tuple[str, ...] = ()) -> list[tuple[int, int, str]]:
-    """What is spliced into a statement for the persistent views that it names."""
+def view_pieces(
+    lake: Lake, statement: str, names_of: Names | None = None, seen: tuple[str, ...] = ()
+) -> list[tuple[int, int, str]]:
+    """What is spliced into a statement for the persistent views that it names. Without `names_of` the columns of views
+    are not looked at: the text is not for Spark."""
     if lake.catalog.metastore.kind == "filesystem":
         return []
     pieces = []
@@ -62,11 +72,11 @@ def view_pieces(lake: Lake, statement: str, seen: tuple[str, ...] = ()) -> list[
         if full in seen or len(seen) >= DEEPEST:
             raise InvalidError("a view is made of itself, or of too many", view=full, views=[*seen, full])
         alias = "" if use.aliased else f" AS {quote_identifier(use.parts[-1])}"
-        pieces.append((use.start, use.end, f"({_query(lake, full, view, (*seen, full))}){alias}"))
+        pieces.append((use.start, use.end, f"({_query(lake, full, view, names_of, (*seen, full))}){alias}"))
     return pieces
 
 
-def _query(lake: Lake, full: str, view: View, seen: tuple[str, ...]) -> str:
+def _query(lake: Lake, full: str, view: View, names_of: Names | None, seen: tuple[str, ...]) -> str:
     """A view's query as it stands in another database: its names in full, views among them resolved."""
     database = parts_of(full)[0]
     own = text_of(view)
@@ -74,9 +84,44 @@ def _query(lake: Lake, full: str, view: View, seen: tuple[str, ...]) -> str:
         raise InvalidError(
             "a view's text is not a whole query", view=full, remedy="make it anew: CREATE OR REPLACE VIEW"
         )
-    told = with_views(lake, in_full(lake, own, database), seen)
-    columns = ", ".join(quote_identifier(item.name) for item in view.fields)
-    return f"SELECT * FROM (\n{told}\n) AS __view({columns})" if columns else told
+    told = with_views(lake, in_full(lake, own, database), names_of, seen)
+    columns = [item.name for item in view.fields]
+    if not columns:
+        return told
+    today = names_of(told) if names_of is not None and has_star(own) else None
+    later = 0 if today is None else columns_behind(full, columns, today, is_case_sensitive(lake.spark))
+    listed = ", ".join(map(quote_identifier, columns))
+    behind = "".join(f", `__behind_{place}`" for place in range(later))
+    return f"SELECT {listed if later else '*'} FROM (\n{told}\n) AS __view({listed}{behind})"
+
+
+def has_star(query: str) -> bool:
+    """Whether the columns of a query may be those that its tables have, whatever these are."""
+    tokens = tokenize(query)
+    whole = [token.is_word("TABLE") or token.is_word("FROM") for token in tokens[:1]]
+    starred = (
+        token.value == "*" and (before.value in (",", ".") or before.value.upper() in ("SELECT", "DISTINCT", "ALL"))
+        for before, token in pairwise(tokens)
+        if token.kind == "sign"
+    )
+    return any(whole) or any(starred) or any(token.is_word("TABLE") for token in tokens)
+
+
+def columns_behind(full: str, columns: Sequence[str], today: Sequence[str], sensitive: bool) -> int:
+    """How many columns a view's query has today behind the view's own. A view has its query's names, or a name of its
+    own for every column, or for those that are called alike; InvalidError for what else stands in their places."""
+    own, now = ([name if sensitive else name.lower() for name in each] for each in (columns, today))
+    renamed = [other for one, other in zip(own, now, strict=False) if one != other]
+    named = not set(own).intersection(now) or all(now.count(other) > 1 for other in renamed)
+    if len(now) < len(own) or (renamed and (len(now) > len(own) or not named)):
+        raise InvalidError(
+            "a view's query has other columns than the view",
+            view=full,
+            columns=list(columns),
+            query=list(today),
+            remedy="CREATE OR REPLACE VIEW, with the columns in place of the star",
+        )
+    return len(now) - len(own)
 
 
 def text_of(view: View) -> str:
@@ -100,15 +145,19 @@ def _is_closed(query: str) -> bool:
 
 
 def in_full(lake: Lake, query: str, database: str) -> str:
-    """A query whose bare names of tables and views of a database are said in full."""
+    """A query whose bare names of tables and views of a database are said in full; where names of two parts are those
+    of Spark's catalog, with the lake's."""
     pieces = []
+    catalog = (lake.catalog_names[0],) if lake.in_spark_catalog else ()
     for use in uses(lake, query):
-        if len(use.parts) == 1:
-            name = f"`{database}`.{quote_identifier(use.parts[0].split('$')[0])}"
-            if lake.catalog.table_exists(name) or lake.catalog.view(name) is not None:
-                own = quote_identifier(use.parts[0])
-                alias = "" if use.aliased else f" AS {own}"
-                pieces.append((use.start, use.end, f"{quote_identifier(database)}.{own}{alias}"))
+        if len(use.parts) > 1 + len(catalog):
+            continue
+        *given, own = use.parts
+        place = given or [database]
+        name = f"{quote_identifier(place[0])}.{quote_identifier(own.split('$')[0])}"
+        if lake.catalog.table_exists(name) or lake.catalog.view(name) is not None:
+            alias = "" if use.aliased or given else f" AS {quote_identifier(own)}"
+            pieces.append((use.start, use.end, ".".join(map(quote_identifier, (*catalog, *place, own))) + alias))
     return splice(query, pieces) if pieces else query
 
 

@@ -25,6 +25,7 @@ from bucketlake.sql.tables.columns import Sensitive, has_column, refuse_alike, s
 from bucketlake.sql.tables.create import refuse_computed
 from bucketlake.sql.tables.create_table import COMMENT
 from bucketlake.sql.tables.ddl import accept_database, partition_spec
+from bucketlake.sql.tables.views import alter_view
 from bucketlake.sql.text import habits, names
 from bucketlake.sql.text.cursor import Cursor
 from bucketlake.sql.text.parsed import Statement
@@ -212,10 +213,12 @@ class _IfExists:
 
 
 def alter(cursor: Cursor) -> Statement | None:
-    """ALTER TABLE | DATABASE …; other ALTERs are Spark's."""
+    """ALTER TABLE | DATABASE | VIEW …; other ALTERs are Spark's."""
     cursor.expect("ALTER")
     if accept_database(cursor):
         return _database(cursor)
+    if cursor.accept("VIEW"):
+        return alter_view(cursor)
     if not cursor.accept("TABLE"):
         return None
     if_exists = cursor.accept("IF", "EXISTS")

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 from bucketlake.catalogs.model import View
 from bucketlake.errors import InvalidError, NotFoundError
 from bucketlake.spark.instants import of_session
+from bucketlake.spark.settings import is_case_sensitive
 from bucketlake.spark.types import field_types
 from bucketlake.sql.query import query
-from bucketlake.sql.query.views import DIALECT, in_full, text_of, uses
+from bucketlake.sql.query.views import DIALECT, columns_behind, has_star, in_full, text_of, uses
 from bucketlake.sql.text import names
 from bucketlake.sql.text.cursor import Cursor
 from bucketlake.sql.text.printed import quoted_if_needed
@@ -100,7 +101,8 @@ def create(lake: Lake, told: ViewText, name: names.LakeName) -> None:
             raise InvalidError(
                 "a persistent view cannot be made from a temporary one", view=name.full, temporary=use.parts[0]
             )
-    fields = list(field_types(query.run(lake, told.query).schema, as_declared=True))
+    made = query.run(lake, told.query)
+    fields = list(field_types(made.schema, as_declared=True))
     fields = local_fields(fields) if of_session(lake.spark) else fields
     if told.columns:
         if len(told.columns) != len(fields):
@@ -108,6 +110,10 @@ def create(lake: Lake, told: ViewText, name: names.LakeName) -> None:
                 "the view names a different number of columns than its query has",
                 columns=[column for column, _ in told.columns],
                 query=[item.name for item in fields],
+            )
+        if has_star(told.query):
+            columns_behind(
+                name.full, [column for column, _ in told.columns], made.columns, is_case_sensitive(lake.spark)
             )
         named = zip(fields, told.columns, strict=True)
         fields = [replace(item, name=column, description=comment) for item, (column, comment) in named]

@@ -17,7 +17,7 @@ from bucketlake.spark.types import quoted, spark_type
 from bucketlake.sql.query import max_pt
 from bucketlake.sql.query.sys_functions import NAMES, is_sys
 from bucketlake.sql.tables import catalog_views
-from bucketlake.sql.tables.ddl import partition_spec
+from bucketlake.sql.tables.ddl import accept_database, partition_spec
 from bucketlake.sql.tables.partitions import Spec, listed, not_found, require_full
 from bucketlake.sql.tables.rows import frame
 from bucketlake.sql.tables.tags import show_tags
@@ -45,7 +45,7 @@ PROVIDER = "paimon"
 
 def show(cursor: Cursor) -> Statement | None:
     """SHOW CATALOGS | DATABASES | TABLES | TABLE EXTENDED | VIEWS | COLUMNS | PARTITIONS | TBLPROPERTIES | CREATE TABLE
-    | CURRENT NAMESPACE; other SHOWs go to Spark."""
+    | CURRENT {NAMESPACE | SCHEMA | DATABASE}; other SHOWs go to Spark."""
     cursor.expect("SHOW")
     for words, parse in _SHOWN:
         if cursor.accept(*words):
@@ -127,7 +127,7 @@ _SHOWN: list[tuple[tuple[str, ...], Callable[[Cursor], Statement | None]]] = [
     (("COLUMNS",), _columns_shown),
     (("PARTITIONS",), _partitions_shown),
     (("TBLPROPERTIES",), _properties_shown),
-    (("CURRENT", "NAMESPACE"), lambda cursor: _CurrentNamespace()),
+    (("CURRENT",), lambda cursor: _CurrentNamespace() if accept_database(cursor) else None),
     (("FUNCTIONS",), lambda cursor: _functions(cursor)),
     (("USER", "FUNCTIONS"), lambda cursor: _functions(cursor)),
     (("ALL", "FUNCTIONS"), lambda cursor: _functions(cursor)),

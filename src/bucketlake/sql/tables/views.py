@@ -165,6 +165,30 @@ class _DropView:
         return query.run(lake, self.statement)
 
 
+def alter_view(cursor: Cursor) -> Statement:
+    """`v …`, the cursor behind ALTER VIEW: Spark's, and those that the catalog stores are made anew instead."""
+    parts = cursor.name()
+    cursor.rest()
+    return _AlterView(cursor.text, parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _AlterView:
+    statement: str
+    parts: tuple[str, ...]
+
+    def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
+        place = catalog_views.place_of(lake, self.parts)
+        hidden = len(self.parts) == 1 and names.is_temp_view(lake, self.parts[0])
+        if place is not None and not hidden and catalog_views.find(lake, place) is not None:
+            raise UnsupportedError(
+                "ALTER VIEW is not supported for views that the catalog stores",
+                view=place.full,
+                remedy="CREATE OR REPLACE VIEW",
+            )
+        return query.run(lake, self.statement)
+
+
 def show_views(cursor: Cursor) -> Statement | None:
     """`SHOW VIEWS [IN db] [LIKE 'p']`, the cursor behind VIEWS: in a lake's database there are temporary ones only."""
     named = cursor.accept("IN") or cursor.accept("FROM")
