@@ -241,10 +241,15 @@ class Catalog:
             raise self._no_table(found) from None
         return replace(table, view=_view(table, found.system_table, found.text))
 
-    def _no_table(self, name: Identifier) -> NotFoundError:
+    def _no_table(self, name: Identifier, otherwise: str = "create it first") -> NotFoundError:
         if not self.database_exists(name.database):
             return self._no_database(name.database, name.table)
-        return NotFoundError("no such table", table=name.text, remedy=self._near(name))
+        with suppress(BucketlakeError):  # a catalog that does not tell
+            if self.metastore.view(Identifier(name.database, name.table)) is not None:
+                return NotFoundError(
+                    "not a table but a view", view=name.text, remedy="only queries and DROP VIEW take it"
+                )
+        return NotFoundError("no such table", table=name.text, remedy=self._near(name, otherwise))
 
     def create_table(
         self,
@@ -335,8 +340,7 @@ class Catalog:
                     stacklevel=2,
                 )
         elif not ignore_if_missing:
-            remedy = self._near(found, "say IF EXISTS where it may be missing")
-            raise NotFoundError("no such table", table=found.text, remedy=remedy)
+            raise self._no_table(found, "say IF EXISTS where it may be missing")
 
     def _outside(self, name: Identifier) -> tuple[str, ...]:
         """Folders outside of its own that a table may keep files in, as far as it can be opened."""
@@ -357,7 +361,7 @@ class Catalog:
         if here is None:
             if ignore_if_missing:
                 return
-            raise NotFoundError("no such table", table=old.text, remedy=self._near(old))
+            raise self._no_table(old)
         if not self.database_exists(new.database):
             raise self._no_database(new.database)
         if self.metastore.find(new) is not None:

@@ -175,6 +175,34 @@ def test_views_of_altered_tables(lake: Lake) -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("lake", ["jdbc"], indirect=True)
+def test_views_where_tables_stand(lake: Lake) -> None:
+    lake.sql("CREATE DATABASE db")
+    lake.sql("USE db")
+    lake.sql("CREATE TABLE t (a INT)")
+    for row in (1, 2):
+        lake.sql(f"INSERT INTO t VALUES ({row})")
+    lake.sql("CREATE VIEW v AS SELECT t.a FROM t VERSION AS OF 1")
+    lake.sql("CREATE VIEW w AS SELECT t.a FROM t TABLESAMPLE (100 PERCENT) JOIN v ON v.a < t.a")
+    assert rows(lake, "SELECT a FROM w") == [(2,)]
+    for read in ("v", "w"):
+        with pytest.raises(InvalidError, match="a view is made of itself"):  # and the old one is there
+            lake.sql(f"CREATE OR REPLACE VIEW v AS SELECT a FROM {read}")
+    assert rows(lake, "SELECT v.a FROM v TABLESAMPLE (100 PERCENT) WHERE v.a > 0") == [(1,)]
+    with pytest.raises(UnsupportedError, match="VERSION AS OF of a view"):
+        lake.sql("SELECT * FROM w VERSION AS OF 1")
+    for statement in (
+        "INSERT INTO v VALUES (1)",
+        "DELETE FROM v",
+        "DROP TABLE v",
+        "ALTER TABLE v RENAME TO x",
+        "CREATE TABLE x LIKE v",
+    ):
+        with pytest.raises(NotFoundError, match=r"EXPECT_TABLE_NOT_VIEW.*not a table but a view \[view=db.v\]"):
+            lake.sql(statement)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("lake", ["jdbc"], indirect=True)
 def test_views_behind_use_spark_catalog(lake: Lake) -> None:
     """A view reads its own database's tables where names of one and two parts are Spark's."""
     lake.sql("CREATE TABLE default.of_view (a INT)")

@@ -25,6 +25,7 @@ _VIEW, _REMOTE_VIEW = (head + 32 * "0" for head in ("_pyspark_", "_pyspark_conne
 _WITHOUT_OURS = ("MISSING_CATALOG_ABILITY.PROCEDURES",)  # statements that Spark reads, and no catalog of ours is asked
 # What a catalog says in its own words -> Spark's condition and sentence, and the detail that has the name.
 _CONDITIONS = {
+    "not a table but a view": ("EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE", "A table is expected, not {}", "view"),
     "no such table": ("TABLE_OR_VIEW_NOT_FOUND", "The table or view {} cannot be found", "table"),
     "table exists": (
         "TABLE_OR_VIEW_ALREADY_EXISTS",

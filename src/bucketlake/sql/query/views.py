@@ -20,11 +20,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from bucketlake.catalogs.names import written
-from bucketlake.errors import InvalidError
+from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.file_names import parts_of
 from bucketlake.spark.settings import is_case_sensitive
+from bucketlake.sql.query.travel import travels
 from bucketlake.sql.query.tree import named_tables, parsed_of
 from bucketlake.sql.text import names
+from bucketlake.sql.text.cursor import sample_end
 from bucketlake.sql.text.tokens import explain_length, splice, tokenize
 from bucketlake.types.model import quote_identifier
 from bucketlake.values import dataclass
@@ -71,9 +73,20 @@ def view_pieces(
         full, view = found
         if full in seen or len(seen) >= DEEPEST:
             raise InvalidError("a view is made of itself, or of too many", view=full, views=[*seen, full])
-        alias = "" if use.aliased else f" AS {quote_identifier(use.parts[-1])}"
-        pieces.append((use.start, use.end, f"({_query(lake, full, view, names_of, (*seen, full))}){alias}"))
+        pieces.append((use.start, use.end, f"({_query(lake, full, view, names_of, (*seen, full))})"))
+        behind = _clause_end(statement, use, full)
+        if not use.aliased:
+            pieces.append((behind, behind, f" AS {quote_identifier(use.parts[-1])}"))
     return pieces
+
+
+def _clause_end(statement: str, use: Use, full: str) -> int:
+    """Where a view's name ends, with a TABLESAMPLE clause behind it; UnsupportedError for AS OF."""
+    for travel in travels(statement, tokenize(statement)):
+        if travel.start >= use.end and not statement[use.end : travel.start].strip():
+            remedy = "write it behind a table that the view's query names"
+            raise UnsupportedError(f"{travel.kind.upper()} AS OF of a view", view=full, remedy=remedy)
+    return sample_end(statement, use.end) or use.end
 
 
 def _query(lake: Lake, full: str, view: View, names_of: Names | None, seen: tuple[str, ...]) -> str:
@@ -156,8 +169,7 @@ def in_full(lake: Lake, query: str, database: str) -> str:
         place = given or [database]
         name = f"{quote_identifier(place[0])}.{quote_identifier(own.split('$')[0])}"
         if lake.catalog.table_exists(name) or lake.catalog.view(name) is not None:
-            alias = "" if use.aliased or given else f" AS {quote_identifier(own)}"
-            pieces.append((use.start, use.end, ".".join(map(quote_identifier, (*catalog, *place, own))) + alias))
+            pieces.append((use.start, use.end, ".".join(map(quote_identifier, (*catalog, *place, own)))))
     return splice(query, pieces) if pieces else query
 
 

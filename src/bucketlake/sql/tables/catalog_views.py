@@ -19,7 +19,7 @@ from bucketlake.spark.instants import of_session
 from bucketlake.spark.settings import is_case_sensitive
 from bucketlake.spark.types import field_types
 from bucketlake.sql.query import query
-from bucketlake.sql.query.views import DIALECT, columns_behind, has_star, in_full, text_of, uses
+from bucketlake.sql.query.views import DIALECT, columns_behind, has_star, in_full, text_of, uses, with_views
 from bucketlake.sql.text import names
 from bucketlake.sql.text.cursor import Cursor
 from bucketlake.sql.text.printed import quoted_if_needed
@@ -101,6 +101,7 @@ def create(lake: Lake, told: ViewText, name: names.LakeName) -> None:
             raise InvalidError(
                 "a persistent view cannot be made from a temporary one", view=name.full, temporary=use.parts[0]
             )
+    with_views(lake, told.query, seen=(name.full,))  # raises for one that would be made of itself
     made = query.run(lake, told.query)
     fields = list(field_types(made.schema, as_declared=True))
     fields = local_fields(fields) if of_session(lake.spark) else fields
