@@ -216,6 +216,15 @@ def test_views_behind_use_spark_catalog(lake: Lake) -> None:
         lake.sql("USE spark_catalog")
         assert rows(lake, "SELECT * FROM bucketlake.default.v") == [(1, 2)]
         assert rows(lake, "SELECT * FROM bucketlake.default.w") == [(2,)]
+        with pytest.raises(InvalidError, match="write bucketlake.db.table"):  # it is Spark's here, and none later
+            lake.sql("CREATE OR REPLACE VIEW bucketlake.default.w AS SELECT a FROM of_view")
+        lake.sql("CREATE OR REPLACE VIEW bucketlake.default.w AS SELECT a FROM bucketlake.default.of_view")
+        assert (
+            lake.catalog.view("default.w").query == "SELECT a FROM `default`.`of_view`"
+        )  # whatever a session calls us
+        assert ("default", "w", False) in rows(lake, "SHOW VIEWS IN bucketlake.default")
+        lake.sql("DROP VIEW bucketlake.default.v")
+        assert lake.catalog.list_views("default") == ["w"]
     finally:
         lake.sql("USE bucketlake")
         lake.sql("DROP TABLE spark_catalog.default.of_view")

@@ -23,8 +23,9 @@ from bucketlake.sql.query.views import DIALECT, columns_behind, has_star, in_ful
 from bucketlake.sql.text import names
 from bucketlake.sql.text.cursor import Cursor
 from bucketlake.sql.text.printed import quoted_if_needed
+from bucketlake.sql.text.tokens import splice
 from bucketlake.types.instants import local_fields
-from bucketlake.types.model import quote_text, type_text
+from bucketlake.types.model import quote_identifier, quote_text, type_text
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -118,10 +119,30 @@ def create(lake: Lake, told: ViewText, name: names.LakeName) -> None:
             )
         named = zip(fields, told.columns, strict=True)
         fields = [replace(item, name=column, description=comment) for item, (column, comment) in named]
-    own = name.database == lake.current_database
-    text = told.query if own else in_full(lake, told.query, lake.current_database)
+    text = _stored(lake, told.query, name)
     view = View(tuple(fields), text, {DIALECT: text}, told.comment, dict(told.options))
     lake.catalog.create_view(name.full, view, told.replace, told.if_not_exists)
+
+
+def _stored(lake: Lake, text: str, name: names.LakeName) -> str:
+    """A view's query as other sessions read it, whatever they call the catalog and which database is theirs: tables by
+    `db.t`, those of the view's own database by `t` if it was written so."""
+    pieces = []
+    for use in uses(lake, text):
+        known = len(use.parts) == 3 and use.parts[0].lower() in lake.catalog_names
+        if lake.in_spark_catalog and len(use.parts) < 3:
+            remedy = f"write {lake.catalog_names[0]}.db.table for a table of the lake"
+            raise InvalidError(
+                "names in the view's query are those of Spark's catalog now",
+                view=name.full,
+                name=".".join(use.parts),
+                remedy=remedy,
+            )
+        if known:
+            pieces.append((use.start, use.end, ".".join(map(quote_identifier, use.parts[1:]))))
+    text = splice(text, pieces) if pieces else text
+    own = lake.in_spark_catalog or name.database == lake.current_database
+    return text if own else in_full(lake, text, lake.current_database)
 
 
 def find(lake: Lake, name: names.LakeName) -> View | None:

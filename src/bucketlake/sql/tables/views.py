@@ -109,13 +109,23 @@ def _renamed(frame: DataFrame, columns: tuple[tuple[str, str | None], ...]) -> D
 class _PersistentView:
     statement: str
 
-    def run(self, lake: Lake, name: names.LakeName) -> DataFrame | None:
-        """A view of Spark's own tables is Spark's; one that reads lake tables has no place in a file-system catalog."""
+    @property
+    def place(self) -> tuple[str, ...]:
+        """The catalog that is named."""
+        return self.parts[:-2]
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The view's name."""
         cursor = Cursor(self.statement)
         cursor.until("VIEW")
         cursor.expect("VIEW")
         cursor.accept("IF", "NOT", "EXISTS")
-        parts = cursor.name()
+        return cursor.name()
+
+    def run(self, lake: Lake, name: names.LakeName) -> DataFrame | None:
+        """A view of Spark's own tables is Spark's; one that reads lake tables has no place in a file-system catalog."""
+        parts = self.parts
         place = catalog_views.place_of(lake, parts) if catalog_views.stores_views(lake) else None
         if place is not None:
             catalog_views.create(lake, catalog_views.read_view(self.statement), place)
@@ -152,6 +162,11 @@ class _DropView:
     parts: tuple[str, ...]
     if_exists: bool
 
+    @property
+    def place(self) -> tuple[str, ...]:
+        """The catalog that is named."""
+        return self.parts[:-2]
+
     def run(self, lake: Lake, name: names.LakeName) -> DataFrame | None:
         found = names.find(lake, self.parts)
         if found is not None:
@@ -176,6 +191,11 @@ def alter_view(cursor: Cursor) -> Statement:
 class _AlterView:
     statement: str
     parts: tuple[str, ...]
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """The catalog that is named."""
+        return self.parts[:-2]
 
     def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
         place = catalog_views.place_of(lake, self.parts)
@@ -202,6 +222,11 @@ class _ShowViews:
     statement: str
     parts: tuple[str, ...]
     pattern: str
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """The catalog that is named."""
+        return self.parts[:-1]
 
     def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
         if not self.parts:
