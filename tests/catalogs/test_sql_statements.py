@@ -13,6 +13,7 @@ from tests.catalogs.rest_server import TOKEN, serving
 import bucketlake
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.spark.session import Lake
+from bucketlake.sql.attached import attach, detach
 
 
 @pytest.fixture
@@ -199,6 +200,16 @@ def test_views_where_tables_stand(lake: Lake) -> None:
     ):
         with pytest.raises(NotFoundError, match=r"EXPECT_TABLE_NOT_VIEW.*not a table but a view \[view=db.v\]"):
             lake.sql(statement)
+    attach(lake, "own", True)
+    try:
+        spark = lake.spark
+        for name in ("db.w", "own.db.w"):
+            assert spark.table(name).count() == spark.read.table(name).count() == 1 and spark.catalog.tableExists(name)
+        assert not spark.catalog.tableExists("db.x")
+        with pytest.raises(UnsupportedError, match="options of a view"):
+            spark.read.option("scan.snapshot-id", 1).table("db.w")
+    finally:
+        detach(lake.spark)
 
 
 @pytest.mark.spark

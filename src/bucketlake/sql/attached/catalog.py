@@ -138,8 +138,9 @@ class _Answers:
         return list(self._theirs.listFunctions(dbName if theirs else None, pattern))
 
     def tableExists(self, tableName: str, dbName: str | None = None) -> bool:
-        found = self._layer.find(_in(dbName, tableName))
-        return found is not None or bool(self._theirs.tableExists(tableName, dbName))
+        name = _in(dbName, tableName)
+        known = self._layer.find(name) is not None or self._layer.has_view(name)
+        return known or bool(self._theirs.tableExists(tableName, dbName))
 
     def getTable(self, tableName: str) -> values.Table:
         found = self._layer.find(tableName)

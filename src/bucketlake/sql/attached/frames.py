@@ -201,7 +201,11 @@ def _covered(session: Any, take: Any) -> Any:
 def _read(said: Said, theirs: Callable[[], Any], tableName: str) -> Any:
     found = said.find(tableName)
     if found is None:
-        return theirs()
+        layer = next((layer for layer in said.idle() if layer.has_view(tableName)), None)
+        if layer is not None and said.options:
+            remedy = "read a table, or a view without options"
+            raise UnsupportedError("options of a view's read", view=tableName, options=[*said.options], remedy=remedy)
+        return theirs() if layer is None else layer.read_view(tableName)
     with found[0].inside() as lake:
         return lake.read_table(found[1].full, **_listing(said.options))
 

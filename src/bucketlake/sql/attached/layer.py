@@ -13,8 +13,11 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from bucketlake.errors import InvalidError
+from bucketlake.sql.query import query
+from bucketlake.sql.tables import catalog_views
 from bucketlake.sql.tables.create import LAKE_PROVIDERS
 from bucketlake.sql.text import names
+from bucketlake.types.model import quote_identifier
 
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
@@ -68,6 +71,24 @@ class Layer:
                 return names.find(lake, parts)
             except InvalidError:
                 return None  # of letters that no lake table's name has
+
+    def has_view(self, name: str) -> bool:
+        """Whether a name is a persistent view's of the lake: one that its catalog stores."""
+        parts = parts_of(name)
+        if parts is None or self.find(name) is not None:
+            return False
+        with self.inside() as lake:
+            try:
+                place = catalog_views.place_of(lake, parts)
+                hidden = len(parts) == 1 and names.is_temp_view(lake, parts[0])
+                return place is not None and not hidden and catalog_views.find(lake, place) is not None
+            except InvalidError:
+                return False
+
+    def read_view(self, name: str) -> Any:
+        """The rows of a persistent view."""
+        with self.inside() as lake:
+            return query.run(lake, "SELECT * FROM " + ".".join(map(quote_identifier, parts_of(name) or ())))
 
     def at(self, path: Any) -> names.LakeName | None:
         """The lake table whose folder a path is, None where it is another place."""

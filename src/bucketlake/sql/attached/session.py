@@ -80,7 +80,7 @@ def _session_class(layer: Layer) -> type:
     def table(self: Any, tableName: str) -> Any:
         found = layer.find(tableName)
         if found is None:
-            return base.table(self, tableName)
+            return layer.read_view(tableName) if layer.has_view(tableName) else base.table(self, tableName)
         with layer.inside() as lake:
             return lake.read_table(found.full)
 
