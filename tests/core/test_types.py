@@ -183,3 +183,15 @@ def test_null_rows_of_members_that_are_not_null_can_be_stored(text):
         found = filled(array)
         assert found.type == array.type and found.to_pylist() == array.to_pylist()
         pq.write_table(pa.table({"c": found}), pa.BufferOutputStream())
+
+
+def test_collations():
+    """Spark writes that of bytes behind every text (SHOW CREATE TABLE); tables have no other."""
+    for plain in ("STRING", "CHAR(3) NOT NULL", "ARRAY<VARCHAR(2)>", "MAP<STRING, INT>"):
+        written = plain.replace("STRING", "STRING COLLATE UTF8_BINARY").replace(")", ") collate `utf8_binary`")
+        assert parse_type_text(written) == parse_type_text(plain)
+    with pytest.raises(UnsupportedError, match="tables store no collation.*collation=UTF8_LCASE"):
+        parse_type_text("ROW<a: STRING COLLATE UTF8_LCASE>")
+    for odd in ("INT COLLATE UTF8_BINARY", "STRING COLLATE"):
+        with pytest.raises(InvalidError, match="cannot parse type"):
+            parse_type_text(odd)

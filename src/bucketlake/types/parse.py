@@ -181,7 +181,7 @@ class _TypeText:
         start = self.at
         word = self.next().upper() if self.depth <= MOST_DEPTH else ""
         if word == "STRING":
-            return STRING
+            return self.by_bytes(STRING)
         if word == "BYTES":
             return BYTES
         if word in ("TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "TIME"):
@@ -204,8 +204,19 @@ class _TypeText:
                 return BYTES
             if root in (Root.CHAR, Root.VARCHAR) and self.dialect != "flink" and self.peek() != "(":
                 raise self.error(f"{word} needs a length", None, f"write {word}(20), or STRING")
-            return checked(DataType(root, length=(self.numbers() or [1])[0]))
+            sized = checked(DataType(root, length=(self.numbers() or [1])[0]))
+            return self.by_bytes(sized) if root in (Root.CHAR, Root.VARCHAR) else sized
         return self.constructed(root)
+
+    def by_bytes(self, parsed: DataType) -> DataType:
+        """The type of a text, behind which Spark may write that texts are compared by their bytes, as all are here."""
+        if self.dialect == "flink" or not self.accept("COLLATE"):
+            return parsed
+        name = self.next().strip("`")
+        if name.upper() != "UTF8_BINARY":
+            remedy = "leave COLLATE out of the type, and write it where texts are compared"
+            raise UnsupportedError("tables store no collation", type=self.sql[:SHOWN], collation=name, remedy=remedy)
+        return parsed
 
     def time(self, word: str) -> DataType:
         default = 0 if word == "TIME" else 6
