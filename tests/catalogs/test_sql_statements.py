@@ -189,6 +189,9 @@ def test_views_where_tables_stand(lake: Lake) -> None:
         with pytest.raises(InvalidError, match="a view is made of itself"):  # and the old one is there
             lake.sql(f"CREATE OR REPLACE VIEW v AS SELECT a FROM {read}")
     assert rows(lake, "SELECT v.a FROM v TABLESAMPLE (100 PERCENT) WHERE v.a > 0") == [(1,)]
+    for column in ("db.v.a", "bucketlake.db.v.a", "v.*", "db.v.*"):
+        assert rows(lake, f"SELECT {column} FROM db.v WHERE db.v.a > 0") == [(1,)]
+    assert rows(lake, "SELECT db.t.a, db.v.a FROM t JOIN v ON db.v.a < db.t.a") == [(2, 1)]
     with pytest.raises(UnsupportedError, match="VERSION AS OF of a view"):
         lake.sql("SELECT * FROM w VERSION AS OF 1")
     for statement in (

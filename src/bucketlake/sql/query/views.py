@@ -23,6 +23,7 @@ from bucketlake.catalogs.names import written
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.file_names import parts_of
 from bucketlake.spark.settings import is_case_sensitive
+from bucketlake.sql.query.qualified import token_pieces
 from bucketlake.sql.query.travel import travels
 from bucketlake.sql.query.tree import named_tables, parsed_of
 from bucketlake.sql.text import names
@@ -66,6 +67,7 @@ def view_pieces(
     if lake.catalog.metastore.kind == "filesystem":
         return []
     pieces = []
+    bare: dict[tuple[int, int], names.LakeName] = {}
     for use in uses(lake, statement):
         found = _view(lake, use.parts, lake.current_database)
         if found is None:
@@ -77,6 +79,9 @@ def view_pieces(
         behind = _clause_end(statement, use, full)
         if not use.aliased:
             pieces.append((behind, behind, f" AS {quote_identifier(use.parts[-1])}"))
+            bare[use.start, use.end] = names.LakeName(parts_of(full)[0], use.parts[-1])
+    if bare:
+        pieces.extend(token_pieces(statement, bare, lake.catalog_names))
     return pieces
 
 
