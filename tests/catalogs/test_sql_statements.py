@@ -134,6 +134,10 @@ def test_persistent_views(lake: Lake) -> None:
     with pytest.raises(InvalidError, match="DROP TABLE"):
         lake.sql("DROP VIEW db.t")
     lake.sql("DROP VIEW temporary")
+    lake.sql("CREATE TEMPORARY FUNCTION of_session() RETURNS INT RETURN 5")
+    with pytest.raises(InvalidError, match=r"from a temporary function \[view=other.x, temporary=of_session\]"):
+        lake.sql("CREATE VIEW x AS SELECT Of_Session() AS a, abs(1) AS b")
+    lake.sql("DROP TEMPORARY FUNCTION of_session")
     held = lake.catalog.view("db.v")
     assert held is not None
     for text in ("SELECT 1) UNION ALL (SELECT 2", "SELECT 1; DROP TABLE t", "SELECT (1", "SELECT 1 /* x"):

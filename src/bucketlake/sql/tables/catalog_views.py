@@ -11,10 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from bucketlake.catalogs.model import View
 from bucketlake.errors import InvalidError, NotFoundError
+from bucketlake.spark import actions
 from bucketlake.spark.instants import of_session
 from bucketlake.spark.settings import is_case_sensitive
 from bucketlake.spark.types import field_types
@@ -23,7 +25,7 @@ from bucketlake.sql.query.views import DIALECT, columns_behind, has_star, in_ful
 from bucketlake.sql.text import names
 from bucketlake.sql.text.cursor import Cursor
 from bucketlake.sql.text.printed import quoted_if_needed
-from bucketlake.sql.text.tokens import splice
+from bucketlake.sql.text.tokens import splice, tokenize
 from bucketlake.types.instants import local_fields
 from bucketlake.types.model import quote_identifier, quote_text, type_text
 from bucketlake.values import dataclass
@@ -102,6 +104,7 @@ def create(lake: Lake, told: ViewText, name: names.LakeName) -> None:
             raise InvalidError(
                 "a persistent view cannot be made from a temporary one", view=name.full, temporary=use.parts[0]
             )
+    _refuse_functions(lake, told.query, name)
     with_views(lake, told.query, seen=(name.full,))  # raises for one that would be made of itself
     made = query.run(lake, told.query)
     fields = list(field_types(made.schema, as_declared=True))
@@ -122,6 +125,18 @@ def create(lake: Lake, told: ViewText, name: names.LakeName) -> None:
     text = _stored(lake, told.query, name)
     view = View(tuple(fields), text, {DIALECT: text}, told.comment, dict(told.options))
     lake.catalog.create_view(name.full, view, told.replace, told.if_not_exists)
+
+
+def _refuse_functions(lake: Lake, text: str, name: names.LakeName) -> None:
+    """InvalidError for a query that calls a temporary function: other sessions have none, or another one."""
+    tokens = tokenize(text)
+    called = {token.value.strip("`").lower() for token, behind in pairwise(tokens) if behind.value == "("}
+    own = {row[0].lower() for row in actions.rows(lake.spark.sql("SHOW USER FUNCTIONS"))} if called else set()
+    found = sorted(called & own)  # those that a catalog keeps are listed by their whole names
+    if found:
+        raise InvalidError(
+            "a persistent view cannot be made from a temporary function", view=name.full, temporary=found[0]
+        )
 
 
 def _stored(lake: Lake, text: str, name: names.LakeName) -> str:
