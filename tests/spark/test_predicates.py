@@ -62,6 +62,21 @@ def test_numbers_compare_as_in_spark(classic: Any) -> None:
     assert compared > 1200
 
 
+def test_lists_of_texts_are_read_by_the_mode(classic: Lake) -> None:
+    """Spark compares as text where ANSI mode is off: `01` is no 1, a day no midnight."""
+    classic.sql("CREATE TABLE db.t (i INT, d DATE, z TIMESTAMP_NTZ) TBLPROPERTIES ('bucket' = '-1')")
+    classic.sql("INSERT INTO db.t VALUES (1, DATE '2020-01-03', TIMESTAMP_NTZ '2020-01-03 00:00:00')")
+    conditions = ("i NOT IN ('01')", "d NOT IN ('2020-1-3', '2020-01-04')", "z NOT IN ('2020-01-03')")
+    try:
+        for ansi, rows in (("false", 1), ("true", 0)):
+            classic.spark.conf.set("spark.sql.ansi.enabled", ansi)
+            for where in conditions:
+                asked = classic.sql(f"SELECT * FROM db.t WHERE {where}").count()
+                assert asked == classic.table("db.t").read(where=where).count() == rows, (ansi, where)
+    finally:
+        classic.spark.conf.unset("spark.sql.ansi.enabled")
+
+
 def test_a_condition_may_name_columns_of_which_it_says_nothing(classic: Lake) -> None:
     classic.sql("CREATE TABLE db.t (id INT, n INT, `a``b` STRING) TBLPROPERTIES ('bucket' = '-1')")
     classic.sql("INSERT INTO db.t VALUES (1, 2, 'x'), (2, NULL, 'y')")

@@ -59,16 +59,17 @@ _STAMPS = (Root.TIMESTAMP, Root.TIMESTAMP_LTZ)
 _MOST_FORMS = 255  # of a CHAR value, padded or not; a type may have 2^31 letters
 
 
-def parse_where(sql_text: str, fields: Sequence[DataField], zone: str = "UTC") -> Predicate:
+def parse_where(sql_text: str, fields: Sequence[DataField], zone: str = "UTC", ansi: bool = True) -> Predicate:
     """The predicate of a Spark SQL condition over columns; literals are typed by the column beside them.
 
-    `zone`: where text and dates without an offset are, beside local-zoned timestamps. Parts joined by AND are taken
+    `zone`: where text and dates without an offset are, beside local-zoned timestamps. `ansi`: Spark's ANSI mode; else
+    it compares a column with a list of texts as text, whatever the column's type. Parts joined by AND are taken
     one by one: those that the tree cannot express become `Opaque`.
     Raises: InvalidError for text that is no condition (with its position) and for unknown columns.
     Spec: docs/spec/types.md#predicates
     """
     check_condition(sql_text)
-    return _Reader(Words(sql_text), fields, zone_of(zone)).condition()
+    return _Reader(Words(sql_text), fields, zone_of(zone), ansi).condition()
 
 
 def check_condition(where: object) -> None:
@@ -98,6 +99,7 @@ class _Reader:
     words: Words
     fields: Sequence[DataField]
     zone: dt.tzinfo | None
+    ansi: bool = True
     values: dict[str, Any] = field(default_factory=dict)  # what the strings of the leaf in hand stand for
 
     def condition(self) -> Predicate:
@@ -288,6 +290,8 @@ class _Reader:
         item = self.column(_bare(node.this))
         values = [self.literal(one) for one in node.expressions]
         kinds = {type(value) for value in values if value is not None}
+        if str in kinds and not self.ansi and item.type.root not in (Root.CHAR, Root.VARCHAR):
+            raise Beyond
         if item.type.root in _NUMERIC:
             if str in kinds and len(kinds) > 1:
                 raise Beyond  # text among numbers gives all of them another type

@@ -92,13 +92,15 @@ def _misread(text: str, is_on: Callable[[str], bool]) -> str | None:
 
 
 def condition_of(spark: SparkSession, where: str, fields: Sequence[DataField]) -> Predicate:
-    """The predicate of a condition as the session reads it: with its variables, its quotes, times of day in its zone.
+    """The predicate of a condition as the session reads it: with its variables, its quotes, times of day in its zone,
+    lists of texts by its ANSI mode.
 
     Errors: as `parse_where`."""
     text = substituted(spark, where)
     if not quotes_hold(text, partial(is_set, spark)):
         return Opaque(where, tuple(sorted(names_in(text, [item.name for item in fields]))))
-    return parse_where(text, fields, str(spark.conf.get("spark.sql.session.timeZone")))
+    ansi = str(spark.conf.get("spark.sql.ansi.enabled")).lower() == "true"
+    return parse_where(text, fields, str(spark.conf.get("spark.sql.session.timeZone")), ansi)
 
 
 def is_set(spark: SparkSession, key: str) -> bool:
