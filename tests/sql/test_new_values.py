@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyspark.sql import types as T
 from tests.profile import later
 
 from bucketlake.errors import InvalidError
 from bucketlake.ops.scan.scan import Scan, plan
+from bucketlake.spark import arrow_rows
 from bucketlake.spark.merge import held
 from bucketlake.spark.read import among, reader
 from bucketlake.spark.session import Lake
@@ -37,6 +40,7 @@ NEW = {
 SET = ", ".join(f"{name} = {value}" for name, value in NEW.items())
 WAYS: dict[str, dict[Any, dict[str, int]]] = {
     "driver": {},
+    "apart": {arrow_rows: {"SPREAD_BYTES": 0}},
     "tasks": {reader: {"SMALL_ROWS": 0}},
     "frames": {reader: {"SMALL_ROWS": 0}, among: {"MOST_ROWS": 1}},
     "shuffled": {reader: {"SMALL_ROWS": 0}, among: {"MOST_ROWS": 1}, held: {"FEW_ROWS": 1}},
@@ -82,7 +86,11 @@ def choose(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "way"),
     later(
-        [("partitioned", "tasks"), ("plain", "driver"), ("bucketed", "tasks"), ("plain", "tasks"), ("orc", "driver")], 1
+        [
+            *(("partitioned", "tasks"), ("plain", "apart"), ("plain", "driver"), ("bucketed", "tasks")),
+            *(("plain", "tasks"), ("orc", "driver")),
+        ],
+        2,
     ),
 )
 def test_update(classic: Lake, monkeypatch: pytest.MonkeyPatch, kind: str, way: str) -> None:
@@ -96,6 +104,34 @@ def test_update(classic: Lake, monkeypatch: pytest.MonkeyPatch, kind: str, way: 
     classic.sql("UPDATE db.t SET k = NULL, t = DEFAULT WHERE id = 3")  # null in a column that has a default
     assert rows_of(classic, "SELECT id, k, t FROM db.t WHERE id = 3") == [(3, 7, None)]
     assert not classic.table("db.t").table.fsck(level="rows").findings
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("way", later(["driver", "tasks"], 1))
+def test_columns_that_are_not_named_in_the_text(classic: Lake, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """Only the columns that a statement names are read, unless Spark alone works out which these are."""
+    choose(monkeypatch, way)
+    classic.sql("CREATE TABLE db.t (id INT, v1 INT, v2 INT, s STRUCT<a: INT, b: INT>)")
+    classic.sql("INSERT INTO db.t SELECT id, id, 0, named_struct('a', id, 'b', 1) FROM range(8)")
+    classic.sql("UPDATE db.t SET v2 = IDENTIFIER('v' || '1') + s.b WHERE IDENTIFIER('i' || 'd') > 5")
+    classic.sql("UPDATE db.t SET s.b = array_size(array(s.*)) WHERE struct(*).v1 = 4")
+    classic.sql("DELETE FROM db.t WHERE IDENTIFIER('v' || '1') < 3")
+    classic.sql("DELETE FROM db.t AS t WHERE to_json(struct(t.*)) LIKE '%\"v1\":3%'")
+    rows = classic.sql("SELECT id, v1, v2, s.a, s.b FROM db.t ORDER BY id").collect()
+    assert [tuple(row) for row in rows] == [(4, 4, 0, 4, 2), (5, 5, 0, 5, 1), (6, 6, 7, 6, 1), (7, 7, 8, 7, 1)]
+
+
+def test_how_frames_are_made_stays_the_sessions(classic: Lake) -> None:
+    """Rows beside a plan are asked for by a setting: it is back behind each."""
+    spark, key = classic.spark, "spark.sql.execution.arrow.localRelationThreshold"
+    rows = pa.table({"a": range(100_000), "b": ["x"] * 100_000})
+    schema = T.StructType([T.StructField("a", T.LongType()), T.StructField("b", T.StringType())])
+    for own in (None, "3MB"):
+        if own is not None:
+            spark.conf.set(key, own)
+        found = arrow_rows.spread(spark, rows, schema).selectExpr("sum(a)", "count(b)").collect()
+        assert (tuple(found[0]), spark.conf.get(key, None)) == ((4_999_950_000, 100_000), own)
+    spark.conf.unset(key)
 
 
 @pytest.mark.spark

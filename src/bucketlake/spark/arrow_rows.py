@@ -23,7 +23,7 @@ from bucketlake.types.model import LISTS, DataField, DataType, Root, arrow_type
 
 BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _LOCAL_BYTES = "spark.sql.execution.arrow.localRelationThreshold"
-_SPREAD = 256 << 10  # bytes of rows from which on a job costs less
+SPREAD_BYTES = 256 << 10  # bytes of rows from which on a job costs less
 _MOST_PARTS = 1000
 _limited = RLock()
 
@@ -41,7 +41,7 @@ def spread(spark: SparkSession, rows: pa.Table, schema: T.StructType) -> DataFra
     Filters and projections of rows in its plan Spark's optimizer works out itself, interpreted, one row after the
     other. Of rows beside its plan it knows no size: this is not for joins.
     """
-    if rows.nbytes < _SPREAD:
+    if rows.nbytes < SPREAD_BYTES:
         return framed(spark, rows, schema)
     if ".connect." in type(spark).__module__:  # there are none beside a plan
         return framed(spark, rows, schema).coalesce(_MOST_PARTS)

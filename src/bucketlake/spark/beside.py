@@ -13,12 +13,13 @@ from bucketlake.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """`extra`: metadata columns; `subqueries`: there are any, so
-    that which rows it means hangs on more than these rows; `own`: they may read the table that is changed."""
+    """`extra`: metadata columns; `subqueries`: there are any, so that which rows it means hangs on more than these
+    rows; `own`: they may read the table that is changed; `columns`: of the rows, that may be looked at (None: all)."""
 
     extra: tuple[str, ...] = ()
     subqueries: bool = False
     own: bool = False
+    columns: frozenset[str] | None = None
 
     def check(self, store: Store, base: Snapshot | None) -> None:
         """ConflictError where subqueries may have read another snapshot than this one, in which rows are looked for, or

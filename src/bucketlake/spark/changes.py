@@ -153,7 +153,7 @@ def delete_places(
 ) -> Snapshot | None:
     """Delete the rows of an append table that `choose` finds, or of a primary-key table by rewriting its files.
     `prune`: what is known of them, to leave out files; `beside`: what `choose` looks at."""
-    find = _settled(finder(spark, choose, beside.extra), beside)
+    find = _settled(finder(spark, choose, beside), beside)
 
     def unmerged(store: Store, splits: Sequence[Split], base: Snapshot | None) -> Mapping[str, Vector]:
         refuse_merging(store, base, splits)
@@ -385,7 +385,8 @@ def update_places(spark: SparkSession, table: Table, prune: Predicate, assigning
     def new(store: Store, touched: Sequence[Touched], whole: bool) -> tuple[DataFrame, bool]:
         found = hits(touched)
         instants.refuse_skipped(spark, store.schema, lambda: stored_with_places(spark, store, found))
-        return project(rows_with_places(spark, store, found, beside.extra), whole), is_few(found)
+        columns = None if whole or beside.columns is None else beside.columns.union(assigning.names)
+        return project(rows_with_places(spark, store, found, beside.extra, columns), whole), is_few(found)
 
     def write(store: Store, snapshot: Snapshot | None, touched: Sequence[Touched]) -> Iterator[CommitMessage]:
         if touched and not stay:
@@ -400,7 +401,7 @@ def update_places(spark: SparkSession, table: Table, prune: Predicate, assigning
         numbers = {path_of(store, item.split, item.file): at for at, item in enumerate(touched)}
         return Found(numbers, lambda: frame, few)
 
-    find = _settled(finder(spark, assigning.choose, beside.extra), beside)
+    find = _settled(finder(spark, assigning.choose, beside), beside)
     names = set(assigning.names) if stay else set()
     replaced = [item for item in table.schema.fields if item.name in names]
     rewrite = replacer(spark, replaced, values) if stay else rewriter(spark)

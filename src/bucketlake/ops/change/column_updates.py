@@ -348,13 +348,14 @@ def _first(entry: ManifestEntry) -> int:
     return entry.file.first_row_id or 0
 
 
-_EVERY = re.compile(r"[.(,]\s*\*")
+# A star, a name that is worked out, or an expression for names (`spark.sql.parser.quotedRegexColumnNames`).
+_EVERY = re.compile(r"[.(,]\s*\*|\bidentifier\b|`[^`]*[*+?|.\[({^$\\][^`]*`")
 
 
 def named_columns(schema: TableSchema, texts: Iterable[object]) -> set[str]:
     """The columns that texts of Spark's SQL may read, found by their names; all of them for what is no text, names a
-    star, or rows' numbers: every change of a row changes its number. Names beyond ASCII count as found: who knows which
-    letters are one to Spark."""
+    star or what only Spark works out, or rows' numbers: every change of a row changes its number. Names beyond ASCII
+    count as found: who knows which letters are one to Spark."""
     known = list(texts)
     words = " ".join(text.lower() for text in known if isinstance(text, str))
     plain = all(isinstance(text, str) for text in known)

@@ -8,7 +8,7 @@ Spec: docs/spec/row_changes.md#append-tables
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import TRACKING
 from bucketlake.spark import actions
 from bucketlake.spark.arrow_rows import arrow_frame, arrow_layout, framed, spark_batch, spread
+from bucketlake.spark.beside import Beside
 from bucketlake.spark.cluster import ensure_package, parallelism, rows_made, run_tasks, unpickled
 from bucketlake.spark.instants import as_shown, shown
 from bucketlake.spark.read import hidden, native, placed, reader
@@ -96,15 +97,14 @@ def hits(touched: Sequence[Touched]) -> list[Chosen]:
     return [Chosen(item.split, item.file, item.hits, others=False) for item in touched]
 
 
-def finder(spark: SparkSession, choose: Choose, extra: Sequence[str] = ()) -> Find:
-    """How `ops.change.append_rows` finds rows by a condition that Spark evaluates. `extra`: metadata columns that it
-    names."""
+def finder(spark: SparkSession, choose: Choose, beside: Beside) -> Find:
+    """How `ops.change.append_rows` finds rows by a condition that Spark evaluates. `beside`: what that looks at."""
 
     def find(store: Store, splits: Sequence[Split], base: Snapshot | None) -> dict[str, Vector]:
         files = [Chosen(split, file) for split in splits for file in split.files]
         if not files:
             return {}
-        chosen = choose(rows_with_places(spark, store, files, extra))
+        chosen = choose(rows_with_places(spark, store, files, beside.extra, beside.columns))
         found = positions_in(spark, chosen, is_small(files))
         return {path_of(store, files[number].split, files[number].file): at for number, (at, _) in found.items()}
 
@@ -155,13 +155,23 @@ def _bitmaps(batches: Iterator[pa.RecordBatch] | Sequence[pa.RecordBatch]) -> Pl
 
 
 def rows_with_places(
-    spark: SparkSession, store: Store, files: Sequence[Chosen], extra: Sequence[str] = (), joined: bool = False
+    spark: SparkSession,
+    store: Store,
+    files: Sequence[Chosen],
+    extra: Sequence[str] = (),
+    columns: Collection[str] | None = None,
+    joined: bool = False,
 ) -> DataFrame:
     """The rows chosen as a read shows them, with the file's number (its place in `files`), the position in the file,
-    and the metadata columns `extra`. `joined`: Spark is to know how many they are."""
+    and the metadata columns `extra`. `columns`: those that are asked for; `joined`: Spark is to know how many rows
+    they are."""
     if any(name in TRACKING for name in extra):
         store, extra = tracked(store), [name for name in extra if name not in TRACKING]
-    frame = shown(stored_with_places(spark, store, files, joined or bool(extra)), store.schema.fields, store.options)
+    fields: Sequence[DataField] = store.schema.fields
+    if columns is not None:
+        fields = [item for item in fields if item.name in (*columns, *TRACKING)] or fields[:1]
+    stored = stored_with_places(spark, store, files, fields, joined or bool(extra))
+    frame = shown(stored, fields, store.options)
     if not extra:
         return frame
     columns = {FILE: pa.array(range(len(files)), pa.int64())}
@@ -183,15 +193,21 @@ def _of_files(store: Store, files: Sequence[Chosen], name: str) -> pa.Array:
     return pa.array([path_of(store, chosen.split, chosen.file) for chosen in files], pa.string())
 
 
-def stored_with_places(spark: SparkSession, store: Store, files: Sequence[Chosen], joined: bool = False) -> DataFrame:
-    """As `rows_with_places`, values as they are stored."""
-    fields = store.schema.fields
+def stored_with_places(
+    spark: SparkSession,
+    store: Store,
+    files: Sequence[Chosen],
+    fields: Sequence[DataField] | None = None,
+    joined: bool = False,
+) -> DataFrame:
+    """As `rows_with_places`, values as they are stored; all columns, or these."""
+    fields = tuple(store.schema.fields if fields is None else fields)
+    schema, scan = placed_schema(fields), PlaceScan(store, fields)
     items = list(enumerate(files))
     few = is_small(files)
     if few and sum(chosen.file.row_count for chosen in files) <= DRIVER_ROWS:
-        parts = parallel(lambda item: list(PlaceScan(store).batches([item])), items, parallelism(spark))
+        parts = parallel(lambda item: list(scan.batches([item])), items, parallelism(spark))
         batches = [batch for part in parts for batch in part]
-        schema = _schema(store)
         if not batches:
             return spark.createDataFrame([], schema)
         return (framed if joined else spread)(spark, pa.Table.from_batches(batches), schema)
@@ -205,18 +221,22 @@ def stored_with_places(spark: SparkSession, store: Store, files: Sequence[Chosen
             others.append((number, chosen))
     frames = []
     if scanned:
-        frames.append(_scanned(spark, store, scanned, files))
+        frames.append(_scanned(spark, store, scanned, files, fields))
     if others:
         ensure_package(spark)
         count = max(1, min(len(others), parallelism(spark) * FILES_A_TASK))
         groups = [others[number::count] for number in range(count)]
         rows = sum(chosen.file.row_count for _, chosen in others)
-        frames.append(rows_made(spark, groups, PlaceScan(store), _schema(store), rows))
+        frames.append(rows_made(spark, groups, scan, schema, rows))
     return united(frames)
 
 
 def _scanned(
-    spark: SparkSession, store: Store, scanned: Sequence[tuple[int, native.FileAt]], files: Sequence[Chosen]
+    spark: SparkSession,
+    store: Store,
+    scanned: Sequence[tuple[int, native.FileAt]],
+    files: Sequence[Chosen],
+    fields: Sequence[DataField],
 ) -> DataFrame:
     """Spark's own scan of parquet files, less the rows that bitmaps leave out: no Python sees a row."""
     given: dict[str, pa.Array] = {FILE: pa.array([number for number, _ in scanned], pa.int64())}
@@ -225,14 +245,10 @@ def _scanned(
         words = [np.zeros(0, np.int64) if files[n].named is None else files[n].words() for n, _ in scanned]
         offsets = np.concatenate([[0], np.cumsum([len(found) for found in words])]).astype(np.int32)
         given[_BITS] = pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(words)))
-    frame = placed.scan_with_positions(spark, store, [found for _, found in scanned], store.schema.fields, given)
+    frame = placed.scan_with_positions(spark, store, [found for _, found in scanned], fields, given)
     if bits:
         frame = frame.where(f"{_BIT} = {0 if files[scanned[0][0]].others else 1}")
-    return frame.select(*map(quoted, _schema(store).names))
-
-
-def _schema(store: Store) -> T.StructType:
-    return placed_schema(store.schema.fields)
+    return frame.select(*map(quoted, placed_schema(fields).names))
 
 
 def placed_schema(fields: Sequence[DataField]) -> T.StructType:
@@ -246,6 +262,7 @@ class PlaceScan:
     """Reads files with the places of their rows; travels to tasks."""
 
     store: Store
+    fields: tuple[DataField, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The task of `mapInArrow`: files in, their rows out."""
@@ -254,15 +271,14 @@ class PlaceScan:
 
     def batches(self, files: Sequence[tuple[int, Chosen]]) -> Iterator[pa.RecordBatch]:
         """The rows of these files in the layout of DataFrames, file and position behind the columns."""
-        fields = self.store.schema.fields
-        layout = arrow_layout(fields)
+        layout = arrow_layout(self.fields)
         for name in (FILE, ROW_INDEX):
             layout = layout.append(pa.field(name, pa.int64()))
         for number, chosen in files:
             mask = chosen.left_out()
             positions, start = np.flatnonzero(~mask), 0
-            for batch in read_rows(self.store, chosen.split, chosen.file, mask):
-                rows = spark_batch(batch, fields)
+            for batch in read_rows(self.store, chosen.split, chosen.file, mask, self.fields):
+                rows = spark_batch(batch, self.fields)
                 places = [
                     pa.repeat(pa.scalar(number, pa.int64()), rows.num_rows),
                     pa.array(positions[start : start + rows.num_rows]),

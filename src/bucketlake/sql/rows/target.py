@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 from sqlglot import exp
 
 from bucketlake.errors import InvalidError, did_you_mean
+from bucketlake.ops.change.column_updates import named_columns
 from bucketlake.ops.scan.fallback import ALONE, is_alone
 from bucketlake.ops.scan.scan import newest_rows
 from bucketlake.predicate.tree import Constant, Predicate
@@ -196,12 +197,14 @@ class Target:
         return condition(self.condition, source, Settings(lake.spark))
 
     def beside(self, lake: Lake, table: LakeTable, *texts: str) -> Beside:
-        """What the condition and these other texts look at beside the columns of a row."""
-        found = [text for text in (self.condition or "", *texts) if has_subquery(text)]
+        """What the condition and these other texts look at."""
+        every = (self.condition or "", *texts)
+        found = [text for text in every if has_subquery(text)]
         return Beside(
             self.extra(table.schema, *texts),
             bool(found),
             any(may_read(lake, table, f"SELECT {text}") for text in found),
+            frozenset(named_columns(table.schema, every)),
         )
 
     def keys(self, lake: Lake, table: LakeTable) -> Keys:

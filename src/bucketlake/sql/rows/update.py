@@ -62,7 +62,8 @@ class Update:
                 some = written if whole else {name: columns[name] for name in assigned.names}
                 return _with_members(target.rows(lake, some | target.placed, rows, every=True), schema, assigned)
 
-            beside = target.beside(lake, table, *columns.values())
+            kept = {*schema.field_names}.difference(assigned.names)
+            beside = target.beside(lake, table, *[text for name, text in columns.items() if name not in kept])
             own = changes.Assigning(assigned.names, lambda rows: target.places(lake, rows), project, beside)
             changes.update_places(lake.spark, table.table.for_writing(), target.predicate(lake, table), own)
             return
