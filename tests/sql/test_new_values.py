@@ -117,8 +117,16 @@ def test_columns_that_are_not_named_in_the_text(classic: Lake, monkeypatch: pyte
     classic.sql("UPDATE db.t SET s.b = array_size(array(s.*)) WHERE struct(*).v1 = 4")
     classic.sql("DELETE FROM db.t WHERE IDENTIFIER('v' || '1') < 3")
     classic.sql("DELETE FROM db.t AS t WHERE to_json(struct(t.*)) LIKE '%\"v1\":3%'")
+    classic.spark.conf.set("some.column", "v2")
+    classic.table("db.t").update({"v1": "${some.column} + 1"}, "${some.column} > 6")
     rows = classic.sql("SELECT id, v1, v2, s.a, s.b FROM db.t ORDER BY id").collect()
-    assert [tuple(row) for row in rows] == [(4, 4, 0, 4, 2), (5, 5, 0, 5, 1), (6, 6, 7, 6, 1), (7, 7, 8, 7, 1)]
+    assert [tuple(row) for row in rows] == [(4, 4, 0, 4, 2), (5, 5, 0, 5, 1), (6, 8, 7, 6, 1), (7, 9, 8, 7, 1)]
+    classic.sql("CREATE TABLE db.k (id INT, v1 INT, v2 INT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')")
+    classic.sql("INSERT INTO db.k SELECT id, v1, v2 FROM db.t")
+    classic.table("db.k").update({"v1": "${some.column} + 2"}, "${some.column} = 7")
+    classic.sql("UPDATE db.k SET v1 = IDENTIFIER('v' || '2') WHERE IDENTIFIER('v' || '2') = 8")
+    classic.table("db.k").delete("${some.column} = 0")
+    assert rows_of(classic, "SELECT * FROM db.k") == [(6, 9, 7), (7, 8, 8)]
 
 
 def test_how_frames_are_made_stays_the_sessions(classic: Lake) -> None:

@@ -349,7 +349,7 @@ def _first(entry: ManifestEntry) -> int:
 
 
 # A star, a name that is worked out, or an expression for names (`spark.sql.parser.quotedRegexColumnNames`).
-_EVERY = re.compile(r"[.(,]\s*\*|\bidentifier\b|`[^`]*[*+?|.\[({^$\\][^`]*`")
+_EVERY = re.compile(r"[.(,]\s*\*|\$\{|\bidentifier\b|`[^`]*[*+?|.\[({^$\\][^`]*`")
 
 
 def named_columns(schema: TableSchema, texts: Iterable[object]) -> set[str]:
