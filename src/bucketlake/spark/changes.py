@@ -96,7 +96,7 @@ def delete(spark: SparkSession, table: Table, where: str | Predicate | None) -> 
         if table.schema.data_evolution:
             text = to_spark_sql(where) if isinstance(where, Predicate) else where
             return ColumnChange(spark, table, predicate, (text,)).delete(lambda frame: frame.where(text).select(MINE))
-        return delete_places(spark, table, predicate, _chooser(where))
+        return delete_places(spark, table, predicate, _chooser(where), _beside(table.schema, where))
     text = to_spark_sql(where) if isinstance(where, Predicate) else where
     keys = Keys(lambda names: reader.read(spark, table, names, where), predicate, (text,))
     return delete_rows(spark, table, lambda: reader.read(spark, table, where=where), keys)
@@ -134,6 +134,12 @@ def _chooser(where: str | Predicate | None) -> Choose:
     """The places of the rows that a condition over the table's columns finds."""
     text = to_spark_sql(where) if isinstance(where, Predicate) else where
     return lambda frame: (frame if text is None else frame.where(text)).select(FILE, ROW_INDEX)
+
+
+def _beside(schema: TableSchema, where: str | Predicate | None, *values: object) -> Beside:
+    """What a condition and new values look at: columns of the rows alone."""
+    text = to_spark_sql(where) if isinstance(where, Predicate) else where or ""
+    return Beside(columns=frozenset(named_columns(schema, (text, *values))))
 
 
 def is_small(table: Table, predicate: Predicate) -> bool:
@@ -305,7 +311,8 @@ def update(
         def project(rows: DataFrame, whole: bool) -> DataFrame:
             return rows.select(*(chosen if whole else some), *places)
 
-        return update_places(spark, table, prune, Assigning(tuple(columns), _chooser(where), project))
+        beside = _beside(schema, where, *columns.values())
+        return update_places(spark, table, prune, Assigning(tuple(columns), _chooser(where), project, beside))
     keys: Keys | None = None
     if moves(schema, columns):
         chosen += [F.expr(f"{quoted(name)} AS {quoted(OLD + name)}") for name in schema.field_names]

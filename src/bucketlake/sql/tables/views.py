@@ -34,11 +34,11 @@ def view(cursor: Cursor) -> Statement | None:
     temporary = cursor.accept("TEMP") or cursor.accept("TEMPORARY")
     if not cursor.accept("VIEW"):
         return None
-    if not temporary:
-        cursor.rest()
-        return _PersistentView(cursor.text)
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     parts = cursor.name()
+    if not temporary:
+        cursor.rest()
+        return _PersistentView(cursor.text, parts)
     if _is_of_files(cursor):
         return None
     columns = cursor.bracketed(lambda: view_column(cursor)) if cursor.sees("(") else []
@@ -105,23 +105,22 @@ def _renamed(frame: DataFrame, columns: tuple[tuple[str, str | None], ...]) -> D
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _PersistentView:
-    statement: str
+class _OfView:
+    """A statement about the view `parts`."""
+
+    __slots__ = ()
+    parts: tuple[str, ...]
 
     @property
     def place(self) -> tuple[str, ...]:
         """The catalog that is named."""
         return self.parts[:-2]
 
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The view's name."""
-        cursor = Cursor(self.statement)
-        cursor.until("VIEW")
-        cursor.expect("VIEW")
-        cursor.accept("IF", "NOT", "EXISTS")
-        return cursor.name()
+
+@dataclass(frozen=True, slots=True)
+class _PersistentView(_OfView):
+    statement: str
+    parts: tuple[str, ...]
 
     def run(self, lake: Lake, name: names.LakeName) -> DataFrame | None:
         """A view of Spark's own tables is Spark's; one that reads lake tables has no place in a file-system catalog."""
@@ -157,15 +156,10 @@ def drop_view(cursor: Cursor) -> Statement | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _DropView:
+class _DropView(_OfView):
     statement: str
     parts: tuple[str, ...]
     if_exists: bool
-
-    @property
-    def place(self) -> tuple[str, ...]:
-        """The catalog that is named."""
-        return self.parts[:-2]
 
     def run(self, lake: Lake, name: names.LakeName) -> DataFrame | None:
         found = names.find(lake, self.parts)
@@ -188,14 +182,9 @@ def alter_view(cursor: Cursor) -> Statement:
 
 
 @dataclass(frozen=True, slots=True)
-class _AlterView:
+class _AlterView(_OfView):
     statement: str
     parts: tuple[str, ...]
-
-    @property
-    def place(self) -> tuple[str, ...]:
-        """The catalog that is named."""
-        return self.parts[:-2]
 
     def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
         place = catalog_views.place_of(lake, self.parts)
