@@ -22,7 +22,7 @@ from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntr
 from bucketlake.format.metadata.snapshot import encode_snapshot
 from bucketlake.format.row.binary_row import encode_row, with_arity_header
 from bucketlake.ops.commit.commit import Commit
-from bucketlake.ops.commit.manifests import write_list, write_manifests
+from bucketlake.ops.commit.manifests import encoded_list, write_files, write_manifests
 from bucketlake.ops.scan.scan import Scan, plan
 from bucketlake.ops.table.store import Store, clear_cache
 from bucketlake.predicate.parse import parse_where
@@ -39,7 +39,8 @@ def build(root: str, files: int, manifests: int, keyed: bool) -> Store:
         entries = [entry(n, files, keyed) for n in range(m * each, (m + 1) * each)]
         written += write_manifests(store, entries)
     snapshot = Commit(store, "bench").truncate()
-    base = write_list(store, written)
+    base, data = encoded_list(store, written)
+    write_files(store, [(base.name, data)])
     total = files * 1000
     full = replace(snapshot, base_manifest_list=base.name, base_manifest_list_size=base.size, total_record_count=total)
     store.env.storage.write(store.paths.snapshot(1), encode_snapshot(full))

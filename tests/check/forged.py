@@ -14,16 +14,36 @@ from bucketlake.format.index.index_manifest import HASH, IndexEntry
 from bucketlake.format.metadata.manifest import DataFile, FileKind, FileSource, ManifestEntry, ManifestFile
 from bucketlake.format.metadata.snapshot import Snapshot, encode_snapshot
 from bucketlake.ops.buckets.dynamic import write_hashes
-from bucketlake.ops.commit.manifests import write_index_manifest, write_list, write_manifests
+from bucketlake.ops.commit.manifests import (
+    WrittenList,
+    encoded_indexes,
+    encoded_list,
+    write_files,
+    write_manifests,
+)
 from bucketlake.ops.rows.roll import Roller, Rolling
 from bucketlake.ops.scan.scan import live_entries
-from bucketlake.ops.table.store import clear_cache
+from bucketlake.ops.table.store import Store, clear_cache
 from bucketlake.table import Table
 from bucketlake.types.model import arrow_schema
 
 SCHEMA = pa.schema([("p", pa.string()), ("k", pa.int64()), ("v", pa.string())])
 QUIET = {"write-only": "true", "file.format": "parquet"}
 Row = tuple[str, int, str | None]
+
+
+def write_list(store: Store, manifests: Sequence[ManifestFile]) -> WrittenList:
+    """Write a manifest list, empty ones too."""
+    written, data = encoded_list(store, manifests)
+    write_files(store, [(written.name, data)])
+    return written
+
+
+def write_index_manifest(store: Store, entries: Sequence[IndexEntry]) -> str:
+    """Write an index manifest; its name."""
+    name, data = encoded_indexes(store, entries)
+    write_files(store, [(name, data)])
+    return name
 
 
 def table_of(folder: Path, keys: Sequence[str] = ("p", "k"), parts: Sequence[str] = ("p",), **options: str) -> Table:

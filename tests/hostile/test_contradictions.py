@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.check.forged import live, newest, path_of, put, rows, settle, some, table_of, with_file
+from tests.check.forged import live, newest, path_of, put, rows, settle, some, table_of, with_file, write_list
 
 from bucketlake import CorruptError
 from bucketlake.format.metadata.manifest import SEQUENCE, FileKind
-from bucketlake.ops.commit.manifests import write_list, write_manifests
+from bucketlake.ops.commit.manifests import write_manifests
 
 
 def test_a_base_that_counts_as_many_rows_as_there_may_be_is_named(tmp_path: Path) -> None:

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests.check.forged import indexes, newest, put, read
+from tests.check.forged import indexes, newest, put, read, write_index_manifest
 
 import bucketlake
 from bucketlake import CorruptError, Table
-from bucketlake.ops.commit.manifests import write_index_manifest
 
 SCHEMA = pa.schema([pa.field("k", pa.string(), nullable=False), ("v", pa.string())])
 

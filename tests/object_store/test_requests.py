@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pytest
@@ -25,6 +25,7 @@ SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 KINDS: dict[str, Mapping[str, Any]] = {
     "append": {},
     "keyed": {"primary_keys": ["k"], "options": {"bucket": "1", "write-only": "true"}},
+    "dynamic": {"primary_keys": ["k"]},
 }
 
 
@@ -41,7 +42,7 @@ def expected(kind: str, count: int = 12) -> list[tuple[Any, ...]]:
     return sorted(given if kind == "append" else list(dict(given).items()))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["append", "keyed"])
 def test_a_small_file_is_one_request(kind: str, catalog: Catalog, s3: S3) -> None:
     table = of_files(catalog, kind)
     assert rows(table) == expected(kind)
@@ -61,7 +62,7 @@ def test_what_a_commit_has_written_is_not_read_after_it(catalog: Catalog, s3: S3
     assert rows(table) == [(0, "new"), (1, "1"), (2, "1")]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["append", "keyed"])
 def test_files_that_are_gone(kind: str, catalog: Catalog, s3: S3) -> None:
     """One of several that are asked for at once: told where it is read, or passed over where the table says so."""
     table = of_files(catalog, kind, 1)
@@ -166,6 +167,63 @@ def test_a_hint_that_others_moved_is_followed() -> None:
     storage.files[mine.store.paths.snapshot(7)] = b"damaged"
     with pytest.raises(CorruptError):
         mine.store.latest_snapshot()
+
+
+class Meeting(MapStorage):
+    """What is asked of some files waits until as many others are asked for, each once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meetings: dict[tuple[str, ...], threading.Barrier] = {}
+
+    def meet(self, *parts: str) -> None:
+        """From now on, requests for paths with these parts go on when all of them are there."""
+        self.meetings[parts] = threading.Barrier(len(parts))
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        self._wait(path)
+        return super().read(path, offset, length)
+
+    def open_input(self, path: str) -> BinaryIO:
+        self._wait(path)
+        return super().open_input(path)
+
+    def write(self, path: str, data: bytes) -> None:
+        self._wait(path)
+        super().write(path, data)
+
+    def _wait(self, path: str) -> None:
+        for parts, barrier in self.meetings.items():
+            if any(part in path for part in parts):
+                barrier.wait(30)
+
+
+def test_what_a_snapshot_names_is_written_at_once() -> None:
+    storage = Meeting()
+    table = Catalog(Env(storage, FakeClock()), "s3://bucket/wh").create_table("t", SCHEMA, **KINDS["dynamic"])
+    storage.meet("/manifest/manifest-list", "/manifest/manifest-list", "/manifest/manifest-", "/manifest/index-")
+    table.write_arrow(pa.table({"k": [1], "v": ["a"]}, schema=SCHEMA))
+    assert rows(table) == [(1, "a")]
+
+
+def test_whether_a_table_was_altered_or_replaced_is_asked_at_once() -> None:
+    storage = Meeting()
+    table = Catalog(Env(storage, FakeClock()), "s3://bucket/wh").create_table("t", SCHEMA)
+    table.write_arrow(pa.table({"k": [1], "v": ["a"]}, schema=SCHEMA))
+    storage.meet("/schema/schema-0", "/schema/schema-1")
+    assert table.store.latest_schema() == table.schema
+
+
+@pytest.mark.parametrize("other", ["disjoint", "overlapping"])
+def test_small_files_of_a_merge_are_asked_for_ahead(other: str) -> None:
+    storage = Meeting()
+    table = Catalog(Env(storage, FakeClock()), "s3://bucket/wh").create_table("t", SCHEMA, **KINDS["keyed"])
+    wide = 10 if other == "disjoint" else 15
+    for number in range(8):
+        keys = range(10 * number, 10 * number + wide)
+        table.write_arrow(pa.table({"k": keys, "v": [str(number)] * wide}, schema=SCHEMA))
+    storage.meet(*["/bucket-0/data-"] * 8)
+    assert rows(table) == [(key, str(min(key // 10, 7))) for key in range(70 + wide)]
 
 
 class OpenedAtOnce(MapStorage):

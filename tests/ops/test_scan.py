@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 import pytest
+from tests.check.forged import write_list
 from tests.sim.clock import FakeClock
 from tests.sim.storage import FaultStorage, MapStorage
 from tests.sim.tables import (
@@ -27,7 +28,7 @@ from bucketlake.format.metadata.manifest import FileKind, ManifestEntry, SimpleS
 from bucketlake.format.metadata.snapshot import encode_snapshot
 from bucketlake.format.row.binary_row import encode_row, with_arity_header
 from bucketlake.ops.commit.commit import CommitProperties
-from bucketlake.ops.commit.manifests import write_list, write_manifests
+from bucketlake.ops.commit.manifests import write_manifests
 from bucketlake.ops.scan.scan import EntryFilter, Scan, changelog_entries, delta_entries, live_entries, plan
 from bucketlake.ops.scan.select import select_snapshot
 from bucketlake.predicate.parse import parse_where

@@ -22,13 +22,14 @@ from tests.check.forged import (
     some,
     table_of,
     with_file,
+    write_list,
 )
 
 from bucketlake.format.index.deletion_vector import vector_of
 from bucketlake.format.index.index_manifest import IndexEntry
 from bucketlake.format.metadata.manifest import FileKind
 from bucketlake.format.metadata.snapshot import CommitKind
-from bucketlake.ops.commit.manifests import write_list, write_manifests
+from bucketlake.ops.commit.manifests import write_manifests
 from bucketlake.ops.rows.deletions import write_vectors
 from bucketlake.table import Table
 

@@ -13,8 +13,9 @@ from typing import Any
 
 from bucketlake.errors import InvalidError, NotFoundError
 from bucketlake.format.guard import decoding, integer, json_object
+from bucketlake.format.metadata.consumer import CONSUMER_REMEDY
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
-from bucketlake.ops.table.store import CONSUMER_REMEDY, Store
+from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import pretty_json
 from bucketlake.values import dataclass
 

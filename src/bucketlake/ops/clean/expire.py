@@ -37,6 +37,7 @@ from bucketlake.ops.commit.strays import strays, unsettled
 from bucketlake.ops.commit.telling import tell_expired
 from bucketlake.ops.progress import Meter, OnProgress
 from bucketlake.ops.refs.upkeep import tag_commit
+from bucketlake.ops.table.decoded import CACHE
 from bucketlake.ops.table.parallel import parallel
 from bucketlake.ops.table.publishing import write_hint
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
@@ -480,8 +481,8 @@ def after_commit(
     `snapshot` back. `wrote`: the messages of a write, or the snapshot that it made; None for other commits.
 
     Snapshots of `write-only` tables and of postpone tables expire where the commit is `dedicated` maintenance alone. A
-    failure is a warning: the commit stands. Where nothing is due it costs two small reads, none for young tables; with
-    `snapshot.expire.execution-mode` = async snapshots expire beside the caller.
+    failure is a warning: the commit stands. Where nothing is due it costs a list of the tags and, but for young tables,
+    a small read (two the first time); with `snapshot.expire.execution-mode` = async snapshots expire beside the caller.
     Spec: docs/spec/expiry.md#after-a-commit
     """
     if snapshot is not None:
@@ -544,8 +545,15 @@ def _may_be_due(store: Store, newest: Snapshot, config: ExpireConfig) -> bool:
     first = newest.id - ours.most + 1
     if hint < first:
         return True
+    seen = (store.place, hint + 1, "time")
+    made = CACHE.get(seen)
+    if made is not None and made >= ours.before:
+        return False  # one that a rollback put in its place is younger
     following = store.find_snapshot(hint + 1)
-    return following is None or following.time_millis < ours.before
+    if following is None:
+        return True
+    CACHE.put(seen, 1, following.time_millis)
+    return following.time_millis < ours.before
 
 
 def _expire_consumers(store: Store) -> None:

@@ -6,7 +6,7 @@ The next attempt, on another base, uses what it can of the manifests again (`Scr
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 
 from bucketlake.errors import (
@@ -27,12 +27,12 @@ from bucketlake.ops.commit.manifests import (
     WrittenList,
     came_back,
     combine_indexes,
+    encoded_indexes,
+    encoded_list,
     listed,
     merge_manifests,
     replace_run,
     write_files,
-    write_index_manifest,
-    write_list,
 )
 from bucketlake.ops.commit.row_ids import free_row_id, next_row_id, with_row_ids
 from bucketlake.ops.commit.schemas import newest_for
@@ -131,9 +131,7 @@ class Drafts:
             self._check_vectors(base, view, changes)
         self._check_strictly(name, changes)
         changes = self._stamped(changes, name, base)
-        self._write_delta(changes, scratch)
-        base_list = self._write_base(base, changes, scratch, merge)
-        scratch.index = self._write_indexes(view, changes, scratch, request.mends)
+        base_list = self._write(view, changes, scratch, merge, request.mends)
         return self._snapshot(request, name, base, changes, scratch, base_list)
 
     def _check_vectors(self, base: Snapshot, view: View, changes: Changes) -> None:
@@ -188,28 +186,41 @@ class Drafts:
         )
         return replace(changes, table=stamped)
 
-    def _write_delta(self, changes: Changes, scratch: Scratch) -> None:
+    def _write(self, view: View, changes: Changes, scratch: Scratch, merge: bool, mends: bool) -> WrittenList:
+        """Write what the snapshot will name, all at once where each file is a request that waits; gives the manifest
+        list of the base."""
+        base_list, data = encoded_list(self._store, self._base(view.snapshot, changes, scratch, merge))
+        delta, changelog, files = self._told(changes, scratch)
+        reusable = [name for name, _ in files]
+        index, indexes = self._indexes(view, changes, mends)
+        files = [*files, (base_list.name, data), *indexes]
+        scratch.once += [name for name, _ in files]
+        write_files(self._store, files)
+        scratch.once = [name for name in scratch.once if name not in reusable]
+        scratch.delta, scratch.changelog, scratch.index, scratch.changes = delta, changelog, index, changes
+        return base_list
+
+    def _told(
+        self, changes: Changes, scratch: Scratch
+    ) -> tuple[WrittenList, WrittenList | None, list[tuple[str, bytes]]]:
+        """The lists of the table's changes and of its changelog, and their files: none where an attempt before has
+        written the same."""
         known = scratch.changes
         if known is not None and (known.table, known.changelog) == (changes.table, changes.changelog):
-            return
-        table = [_without_stats(e) for e in changes.table] if self._drop_stats else changes.table
+            assert scratch.delta is not None
+            return scratch.delta, scratch.changelog, []
         stale = [w for w in (scratch.delta, scratch.changelog) if w is not None]
         scratch.stale += [name for w in stale for name in (w.name, *(m.file_name for m in w.manifests))]
         scratch.delta = scratch.changelog = scratch.changes = None
-        scratch.delta = self._write_tracked(table, scratch)
-        if changes.changelog:
-            scratch.changelog = self._write_tracked(changes.changelog, scratch)
-        scratch.changes = changes
+        table = [_without_stats(e) for e in changes.table] if self._drop_stats else changes.table
+        delta, files = listed(self._store, table)
+        if not changes.changelog:
+            return delta, None, files
+        changelog, more = listed(self._store, changes.changelog)
+        return delta, changelog, files + more
 
-    def _write_tracked(self, entries: Sequence[ManifestEntry], scratch: Scratch) -> WrittenList:
-        written, files = listed(self._store, entries)
-        names = [name for name, _ in files]
-        scratch.once += names
-        write_files(self._store, files)
-        scratch.once = [name for name in scratch.once if name not in names]
-        return written
-
-    def _write_base(self, base: Snapshot | None, changes: Changes, scratch: Scratch, merge: bool) -> WrittenList:
+    def _base(self, base: Snapshot | None, changes: Changes, scratch: Scratch, merge: bool) -> tuple[ManifestFile, ...]:
+        """The manifests of all that was before, small ones merged or told anew."""
         current = () if base is None else self._store.data_manifests(base)
         retold = changes.retold or came_back(self._store, current, changes.table)
         if retold is not None:
@@ -217,31 +228,30 @@ class Drafts:
             scratch.before, scratch.after = current, ()
             for manifest in current:
                 scratch.after = (*scratch.after, *retold(manifest))
-            current = scratch.after
-        elif merge:
+            return scratch.after
+        if merge:
             scratch.before, scratch.after = current, merge_manifests(self._store, current)
-            current = scratch.after
-        elif scratch.after is not None:
-            replaced = replace_run(current, scratch.before, scratch.after)
-            if replaced is None:
-                scratch.stale += scratch.merged()
-                scratch.after = None
-            else:
-                current = replaced
-        written = write_list(self._store, current)
-        scratch.once.append(written.name)
-        return written
+            return scratch.after
+        if scratch.after is None:
+            return current
+        replaced = replace_run(current, scratch.before, scratch.after)
+        if replaced is None:
+            scratch.stale += scratch.merged()
+            scratch.after = None
+            return current
+        return replaced
 
-    def _write_indexes(self, view: View, changes: Changes, scratch: Scratch, mends: bool) -> str | None:
-        """The snapshot's index manifest. One that it takes over must be there: a damaged name is not handed on."""
+    def _indexes(self, view: View, changes: Changes, mends: bool) -> tuple[str | None, list[tuple[str, bytes]]]:
+        """The snapshot's index manifest, and its file if it is a new one. One that it takes over must be there: a
+        damaged name is not handed on."""
         previous = None if view.snapshot is None else view.snapshot.index_manifest
-        if not changes.indexes:
-            if previous is not None and not mends:
-                self._store.check_index_manifest(previous)
-            return previous
-        name = write_index_manifest(self._store, combine_indexes(view.indexes, changes.indexes, unaware=self._unaware))
-        scratch.once.append(name)
-        return name
+        if changes.indexes:
+            combined = combine_indexes(view.indexes, changes.indexes, unaware=self._unaware)
+            name, data = encoded_indexes(self._store, combined)
+            return name, [(name, data)]
+        if previous is not None and not mends:
+            self._store.check_index_manifest(previous)
+        return previous, []
 
     def _snapshot(
         self,

@@ -50,7 +50,7 @@ def write_manifests(store: Store, entries: Sequence[ManifestEntry]) -> tuple[Man
 def listed(store: Store, entries: Sequence[ManifestEntry]) -> tuple[WrittenList, list[tuple[str, bytes]]]:
     """Entries as manifests, and the list of these, for `write_files`."""
     parts = _encoded(store, entries)
-    written, data = _encoded_list(store, [manifest for manifest, _ in parts])
+    written, data = encoded_list(store, [manifest for manifest, _ in parts])
     return written, [*((manifest.file_name, part) for manifest, part in parts), (written.name, data)]
 
 
@@ -104,14 +104,8 @@ def _partition_types(store: Store) -> list[DataType]:
     return [field.type for field in store.schema.partition_fields]
 
 
-def write_list(store: Store, manifests: Sequence[ManifestFile]) -> WrittenList:
-    """Write a manifest list, empty ones too."""
-    written, data = _encoded_list(store, manifests)
-    _write(store, written.name, data)
-    return written
-
-
-def _encoded_list(store: Store, manifests: Sequence[ManifestFile]) -> tuple[WrittenList, bytes]:
+def encoded_list(store: Store, manifests: Sequence[ManifestFile]) -> tuple[WrittenList, bytes]:
+    """A manifest list, empty ones too, and its bytes, for `write_files`."""
     data = encode_manifest_list(manifests, store.options.get("manifest.compression"))
     return WrittenList(store.paths.new_manifest_list(store.env), len(data), tuple(manifests)), data
 
@@ -269,12 +263,10 @@ def _index_key(entry: IndexEntry, unaware: bool) -> tuple[Any, ...]:
     return (kind, entry.file.file_name)
 
 
-def write_index_manifest(store: Store, entries: Sequence[IndexEntry]) -> str:
-    """Write an index manifest and return its name."""
-    name = store.paths.new_index_manifest(store.env)
+def encoded_indexes(store: Store, entries: Sequence[IndexEntry]) -> tuple[str, bytes]:
+    """The name of a new index manifest of these entries, and its bytes, for `write_files`."""
     data = encode_index_manifest(entries, store.options.get("manifest.compression"))
-    _write(store, name, data)
-    return name
+    return store.paths.new_index_manifest(store.env), data
 
 
 def _write(store: Store, name: str, data: bytes) -> None:

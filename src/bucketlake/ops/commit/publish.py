@@ -37,6 +37,7 @@ from bucketlake.ops.commit.telling import tell_committed, tell_failed
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.entries import entry_name
+from bucketlake.ops.table.parallel import at_once
 from bucketlake.ops.table.publishing import is_managed, publish
 from bucketlake.ops.table.retry import has_moved
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
@@ -98,7 +99,9 @@ class Publisher:
                 if not is_managed(self._store):
                     self._confirm(base, snapshot, scratch.changes or Changes(), request.name)
                     self._hint(snapshot)
-                    self._stay_in_table(snapshot, request.name)
+                    looks = partial(self._check_hint, snapshot), partial(self._stay_in_table, snapshot, request.name)
+                    at_once(self._store.waits, *looks)
+                    self._store.note_held(snapshot)
                 self._delete(scratch.stale)
                 tell_committed(self._store, snapshot, scratch.changes or Changes(), started, retries)
                 return snapshot
@@ -256,16 +259,20 @@ class Publisher:
         return found is not None and found.uuid == base.uuid
 
     def _hint(self, snapshot: Snapshot) -> None:
-        """Best effort: readers do without. A rollback may have taken the snapshot away meanwhile: then no hint may name
-        it, since Apache Paimon goes by that. A rollback that does so from here on writes the hint after it."""
+        """Best effort: readers do without."""
         storage, paths = self._store.env.storage, self._store.paths
         with suppress(Exception):
             storage.write(paths.latest_hint, str(snapshot.id).encode())
             self._store.note_hint(snapshot.id)
             if snapshot.id == FIRST_SNAPSHOT_ID:
                 storage.write(paths.earliest_hint, str(snapshot.id).encode())
+
+    def _check_hint(self, snapshot: Snapshot) -> None:
+        """A rollback may have taken the snapshot away meanwhile: then no hint may name it, since Apache Paimon goes by
+        that. A rollback that does so from here on writes the hint after it. Best effort."""
+        with suppress(Exception):
             if not self._store.has_snapshot(snapshot.id):
-                storage.delete(paths.latest_hint)
+                self._store.env.storage.delete(self._store.paths.latest_hint)
 
     def _pause(self, retries: int, wanted: Any = None) -> None:
         """`wanted`: for how many seconds a server asks, at least; never longer than `commit.max-retry-wait`."""

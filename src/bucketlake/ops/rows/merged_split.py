@@ -7,9 +7,10 @@ Spec: docs/spec/reading.md, docs/spec/postpone.md#reading, docs/spec/chain_table
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from functools import partial
+from itertools import chain, zip_longest
 from operator import itemgetter
 
 import numpy as np
@@ -24,14 +25,14 @@ from bucketlake.lsm.difference import DELETE, difference
 from bucketlake.lsm.engines.engines import Deduplicate, MergeEngine
 from bucketlake.lsm.engines.rules import engine_of, order_of
 from bucketlake.lsm.keys import KeyOrder
-from bucketlake.lsm.levels import Levels, key_range_of, sections
+from bucketlake.lsm.levels import Levels, SortedRun, key_range_of, sections
 from bucketlake.lsm.merge import merge_runs
 from bucketlake.ops.rows.among import has_one_form
 from bucketlake.ops.rows.key_bounds import within_bounds
 from bucketlake.ops.rows.pending import PendingRuns
 from bucketlake.ops.rows.residues import residue_of
 from bucketlake.ops.rows.split_files import SplitFiles
-from bucketlake.ops.rows.started import started
+from bucketlake.ops.rows.started import begun_ahead, pays, started
 from bucketlake.ops.table.messages import Split
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.predicate.evaluate import mask
@@ -39,6 +40,8 @@ from bucketlake.predicate.tree import Predicate, key_values, rename, restrict
 from bucketlake.schema.clustering import refuse_clustered
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD
 from bucketlake.types.model import DataField
+
+Rows = Callable[[DataFile], Iterator[pa.RecordBatch]]
 
 
 class MergedSplit:
@@ -69,7 +72,7 @@ class MergedSplit:
         for section in sections(files, key_range_of(self._order.fields)):
             runs = [
                 chain.from_iterable(
-                    readers[owner[id(file)]]._run([file], layouts[owner[id(file)]], below) for file in run.files
+                    readers[owner[id(file)]]._file(layouts[owner[id(file)]], below, file) for file in run.files
                 )
                 for run in section
             ]
@@ -116,17 +119,37 @@ class MergedSplit:
             return
         settled = self._engine.computes and settles(self._store.options)
         alone = self._asks_one_key(below)
-        for section in sections(self._split.files, key_range_of(self._order.fields)):
-            if settled and len(section) > 1:
-                old = self._by_level(layout, below, [file for run in section for file in run.files])
-                yield from merge_settled(old, self._order, self._engine, drop_deletes=not deletes)
-            else:
-                runs = [self._run(run.files, layout, below) for run in section]
-                if self._store.waits and len(runs) > 1:
-                    runs = list(started(runs, len(runs)))
-                elif alone and len(runs) > 1:
-                    runs = self._newest([run.files for run in section], layout, below)
+        every = sections(self._split.files, key_range_of(self._order.fields))
+        with self._opened(every, layout, below) as rows:
+            for section in every:
+                if settled and len(section) > 1:
+                    old = self._by_level(rows, [file for run in section for file in run.files])
+                    yield from merge_settled(old, self._order, self._engine, drop_deletes=not deletes)
+                    continue
+                runs = [chain.from_iterable(map(rows, run.files)) for run in section]
+                if len(runs) > 1 and self._store.waits:
+                    runs = runs if self._begins_ahead else list(started(runs, len(runs)))
+                elif len(runs) > 1 and alone:
+                    runs = self._newest([run.files for run in section], rows)
                 yield from merge_runs(runs, self._order, self._engine, drop_deletes=not deletes, ordered=ordered)
+
+    @property
+    def _begins_ahead(self) -> bool:
+        """Whether files are asked for before their turn: small ones, each a request that waits."""
+        return self._store.waits and pays(self._split.files)
+
+    @contextmanager
+    def _opened(
+        self, every: Sequence[Sequence[SortedRun]], layout: Sequence[DataField], below: Predicate | None
+    ) -> Iterator[Rows]:
+        """What gives the rows of each file of these sections."""
+        rows = partial(self._file, layout, below)
+        if not self._begins_ahead:
+            yield rows
+            return
+        turns = [turn for section in every for turn in zip_longest(*(run.files for run in section))]
+        with begun_ahead([file for turn in turns for file in turn if file is not None], rows) as ahead:
+            yield ahead
 
     def _asks_one_key(self, below: Predicate | None) -> bool:
         """Whether all rows that may match have one key, of which the row with the highest number is all that counts."""
@@ -136,9 +159,7 @@ class MergedSplit:
         names = self._schema.trimmed_primary_keys
         return exact and self._engine == Deduplicate() and len(key_values(below, names) or ()) == 1
 
-    def _newest(
-        self, runs: Sequence[Sequence[DataFile]], layout: Sequence[DataField], below: Predicate | None
-    ) -> list[Iterator[pa.RecordBatch]]:
+    def _newest(self, runs: Sequence[Sequence[DataFile]], read: Rows) -> list[Iterator[pa.RecordBatch]]:
         """The rows of one key in sorted runs, oldest run first: files are read from the newest on, until a row is found
         whose number is above all that the others record."""
         waiting = sorted(
@@ -148,7 +169,7 @@ class MergedSplit:
         found: dict[int, list[pa.RecordBatch]] = {}
         while waiting:
             _, place, file = waiting.pop()
-            rows = [batch for batch in self._run([file], layout, below) if batch.num_rows]
+            rows = [batch for batch in read(file) if batch.num_rows]
             found[place] = [*found.get(place, ()), *rows]
             numbers = [pc.max(batch.column(SEQUENCE_FIELD.name)).as_py() for batch in rows]
             if waiting and max(numbers, default=-1) > waiting[-1][0]:
@@ -165,10 +186,11 @@ class MergedSplit:
         waiting = PendingRuns.of(self._order, Deduplicate(), self._store.options)
         fresh = sorted((f for f in self._split.files if f.level == 0), key=lambda file: file.max_sequence_number)
         try:
-            for batch in self._run((file for file in self._split.files if file.level > 0), layout, below):
-                waiting.take(batch)
+            for file in self._split.files:
+                for batch in self._file(layout, below, file) if file.level > 0 else ():
+                    waiting.take(batch)
             waiting.close()
-            yield [*waiting.runs(0), *(self._run([file], layout, below) for file in fresh)]
+            yield [*waiting.runs(0), *(self._file(layout, below, file) for file in fresh)]
         finally:
             waiting.clear()
 
@@ -188,7 +210,7 @@ class MergedSplit:
                 pending.take(batch, buckets)
             for bucket in sorted(pending.close() | parts.keys()):
                 part = parts.get(bucket)
-                old = [] if part is None else self._part(part)._by_level(layout, below)
+                old = [] if part is None else self._part(part)._all_by_level(layout, below)
                 new = [TrackedRun(run) for run in pending.runs(bucket)]
                 if self._engine.computes and settles(options):
                     merged = merge_settled([*old, *new], self._order, self._engine, drop_deletes=not deletes)
@@ -212,7 +234,7 @@ class MergedSplit:
         own, shares = self._split.share
         for file in self._split.files:
             residue = residue_of(self._store, file) if shares > 1 else None
-            for batch in self._run([file], layout, below):
+            for batch in self._file(layout, below, file):
                 buckets = assign_buckets(batch, fields, total, function).astype(np.int64)
                 if residue is not None:
                     residue.check(buckets, total, file)
@@ -224,12 +246,13 @@ class MergedSplit:
                 )
                 number += batch.num_rows
 
-    def _by_level(
-        self, layout: Sequence[DataField], below: Predicate | None, files: Sequence[DataFile] = ()
-    ) -> list[TrackedRun]:
-        """The files (all of the split by default) as sorted runs with their levels, oldest first."""
-        levels = Levels.of(files or self._split.files, key_range_of(self._order.fields)).sorted_runs()
-        return [TrackedRun(self._run(run.files, layout, below), level) for level, run in reversed(levels)]
+    def _by_level(self, rows: Rows, files: Sequence[DataFile]) -> list[TrackedRun]:
+        """The files as sorted runs with their levels, oldest first."""
+        levels = Levels.of(files, key_range_of(self._order.fields)).sorted_runs()
+        return [TrackedRun(chain.from_iterable(map(rows, run.files)), level) for level, run in reversed(levels)]
+
+    def _all_by_level(self, layout: Sequence[DataField], below: Predicate | None) -> list[TrackedRun]:
+        return self._by_level(partial(self._file, layout, below), self._split.files)
 
     def _merge_layout(self, wanted: Sequence[str]) -> list[DataField]:
         """The columns that a merge reads: keys, number, kind, what is asked for, and what the engine needs for it."""
@@ -245,15 +268,14 @@ class MergedSplit:
         """What a predicate says of keys alone: that may be asked before rows of one key are merged."""
         return None if predicate is None else restrict(predicate, self._schema.trimmed_primary_keys)
 
-    def _run(
-        self, files: Iterable[DataFile], fields: Sequence[DataField], predicate: Predicate | None
+    def _file(
+        self, fields: Sequence[DataField], predicate: Predicate | None, file: DataFile
     ) -> Iterator[pa.RecordBatch]:
         names = {key.name.removeprefix("_KEY_"): key.name for key in self._schema.key_fields}
         condition = None if predicate is None else rename(predicate, names)
-        for file in files:
-            rows = self._files.file(file, fields, predicate)
-            for batch in within_bounds(self._store, self._split.bucket_path, file, rows):
-                yield batch if condition is None else batch.filter(mask(condition, batch))
+        rows = self._files.file(file, fields, predicate)
+        for batch in within_bounds(self._store, self._split.bucket_path, file, rows):
+            yield batch if condition is None else batch.filter(mask(condition, batch))
 
 
 def _as_deletes(batch: pa.RecordBatch) -> pa.RecordBatch:

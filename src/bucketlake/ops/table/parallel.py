@@ -1,6 +1,7 @@
 """The same thing done to many items by threads, which wait for storage, or work where Python is not.
 
 parallel(action, items, threads) -> list          all of them
+at_once(waits, looks) -> list                     several looks, at once where they wait
 ahead(action, items, threads) -> Iterator         as they are wanted, ever more at once
 """
 
@@ -25,6 +26,12 @@ def parallel(action: Callable[[T], R], items: Sequence[T], threads: int | None =
         return [action(item) for item in items]
     with futures.ThreadPoolExecutor(count) as pool:
         return list(pool.map(action, items))
+
+
+def at_once(waits: bool, *looks: Callable[[], R]) -> list[R]:
+    """What looks give that do not hang on each other, in order: by threads where each waits (`Store.waits`), else one
+    after the other. The first failure in order is raised."""
+    return parallel(lambda look: look(), looks, len(looks) if waits else 1)
 
 
 def ahead(action: Callable[[T], R], items: Sequence[T], threads: int | None = None) -> Iterator[R]:

@@ -15,11 +15,12 @@ from functools import partial
 from typing import Any, cast
 
 from bucketlake.env.env import Env
-from bucketlake.env.storage import WAITING, FileInfo, Storage, is_there, waits
+from bucketlake.env.storage import WAITING, FileInfo, is_there, waits
 from bucketlake.errors import ConflictError, CorruptError, NotFoundError, StorageError
 from bucketlake.file_names import fault_of, number_of
-from bucketlake.format.guard import decoding, integer, json_object
+from bucketlake.format.guard import decoding, json_object
 from bucketlake.format.index.index_manifest import IndexEntry
+from bucketlake.format.metadata.consumer import next_snapshot
 from bucketlake.format.metadata.manifest import FileRef, ManifestEntry, ManifestFile
 from bucketlake.format.metadata.snapshot import Snapshot, decode_snapshot
 from bucketlake.ops.table.decoded import (
@@ -34,7 +35,7 @@ from bucketlake.ops.table.decoded import (
     manifest_refs,
     while_unchanged,
 )
-from bucketlake.ops.table.parallel import ahead, by_cores, parallel
+from bucketlake.ops.table.parallel import ahead, at_once, by_cores, parallel
 from bucketlake.ops.table.remedies import tag_remedy
 from bucketlake.options.options import TableOptions
 from bucketlake.paths import TablePaths
@@ -237,8 +238,9 @@ class Store:
         """The snapshot that each consumer reads next, by its name."""
         found = {}
         for name in self.consumer_names():
+            path = self.paths.consumer(name)
             with suppress(NotFoundError):
-                found[name] = next_snapshot(self.env.storage, self.paths.consumer(name))
+                found[name] = next_snapshot(self.env.storage.read(path), path)
         return found
 
     def consumer_names(self) -> list[str]:
@@ -342,10 +344,15 @@ class Store:
     def latest_schema(self) -> TableSchema:
         """The newest schema of the table that was opened. Errors as `check_same`."""
         newest = self.schema.id
-        while is_there(self.env.storage, self.paths.schema(newest + 1)):
-            newest += 1
-        self.check_same()
+        altered, _ = at_once(self.waits, lambda: self._has_schema(newest + 1), self.check_same)
+        if altered:
+            while self._has_schema(newest + 1):
+                newest += 1
+            self.check_same()  # these may be another table's
         return self.schema_of(newest)
+
+    def _has_schema(self, schema_id: int) -> bool:
+        return is_there(self.env.storage, self.paths.schema(schema_id))
 
     def check_same(self) -> None:
         """NotFoundError if the folder holds no table, ConflictError if it holds another one than was opened: its schema
@@ -391,6 +398,10 @@ class Store:
         if snapshot in self._held:
             return
         self.check_here()
+        self.note_held(snapshot)
+
+    def note_held(self, snapshot: Snapshot | None) -> None:
+        """Keep that a snapshot was seen to be this table's, see `check_holds`."""
         self._held[:] = [] if snapshot is None else [snapshot]
 
     # ---- manifests
@@ -528,7 +539,7 @@ class Store:
         looks: list[Callable[[], Any]] = [partial(self.hint, self.paths.latest_hint)]
         if known is not None:
             looks += [partial(self._looked_up, known), partial(self._looked_up, known + 1)]
-        hint, *pair = parallel(lambda look: look(), looks)
+        hint, *pair = at_once(self.waits, *looks)
         if hint is None:
             return None
         if hint != known or any(isinstance(one, Exception) for one in pair):
@@ -572,19 +583,6 @@ def numbers_of(infos: Iterable[FileInfo], prefix: str) -> list[int]:
     """The numbers behind a prefix in the names of files, ascending."""
     found = [number_of(info.name.removeprefix(prefix)) for info in infos if info.name.startswith(prefix)]
     return sorted(number for number in found if number is not None)
-
-
-CONSUMER_REMEDY = "restore the file, or let the consumer begin elsewhere: CALL sys.reset_consumer"
-
-
-def next_snapshot(storage: Storage, path: str) -> int:
-    """The snapshot that the consumer in a file reads next. NotFoundError, CorruptError."""
-    data = storage.read(path)
-    with decoding("not a consumer", path, CONSUMER_REMEDY):
-        following: Any = json_object(data).get("nextSnapshot")
-        if not integer(following):
-            raise ValueError(f"nextSnapshot is {following!r:.100}")
-        return int(following)
 
 
 def _own(snapshot: Snapshot, snapshot_id: int, path: str) -> Snapshot:
