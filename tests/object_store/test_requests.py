@@ -18,8 +18,10 @@ from bucketlake import Catalog, Table
 from bucketlake.env.env import Env
 from bucketlake.env.storage import FileInfo
 from bucketlake.errors import CorruptError, NotFoundError
+from bucketlake.schema.change import AddColumn
 from bucketlake.spark.session import Lake
 from bucketlake.sql import FRONT
+from bucketlake.types.model import INT
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 KINDS: dict[str, Mapping[str, Any]] = {
@@ -188,6 +190,10 @@ class Meeting(MapStorage):
         self._wait(path)
         return super().open_input(path)
 
+    def list(self, path: str) -> list[FileInfo]:
+        self._wait(path)
+        return super().list(path)
+
     def write(self, path: str, data: bytes) -> None:
         self._wait(path)
         super().write(path, data)
@@ -212,6 +218,23 @@ def test_whether_a_table_was_altered_or_replaced_is_asked_at_once() -> None:
     table.write_arrow(pa.table({"k": [1], "v": ["a"]}, schema=SCHEMA))
     storage.meet("/schema/schema-0", "/schema/schema-1")
     assert table.store.latest_schema() == table.schema
+
+
+def test_the_newest_schema_is_asked_for_beside_the_list() -> None:
+    storage, others = Meeting(), MapStorage()
+    others.files = storage.files
+    catalog = Catalog(Env(storage, FakeClock()), "s3://bucket/wh")
+    catalog.create_table("t", SCHEMA)
+    assert catalog.table("t").schema.id == 0
+    storage.meet("/t/schema", "/schema/schema-0")
+    assert catalog.table("t").schema.id == 0
+    storage.meetings.clear()
+    theirs = Catalog(Env(others, FakeClock(1)), "s3://bucket/wh")
+    theirs.table("t").alter(AddColumn(("w",), INT))
+    assert [catalog.table("t").schema.id for _ in range(2)] == [1, 1]
+    theirs.drop_table("t")
+    theirs.create_table("t", pa.schema([("other", pa.int64())]))
+    assert catalog.table("t").arrow_schema.names == ["other"]
 
 
 @pytest.mark.parametrize("other", ["disjoint", "overlapping"])

@@ -251,11 +251,13 @@ def connect(
     Spec: docs/sessions.md
     """
     check_flags(verbose=verbose is not None and verbose)
-    database, options = current_database(options or {})
-    catalog = open_catalog(warehouse, options)
     if spark is not None and not hasattr(spark, "conf"):
         remedy = "spark=SparkSession.builder.….getOrCreate(), or leave it out"
+        if isinstance(spark, Mapping):
+            remedy = "name them: connect(warehouse, options={…})"
         raise InvalidError("not a Spark session", type=type(spark).__name__, remedy=remedy)
+    database, options = current_database(options or {})
+    catalog = open_catalog(warehouse, options)
     found = spark or SparkSession.getActiveSession()
     if found is not None and settings:
         raise InvalidError(

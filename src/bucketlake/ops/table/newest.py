@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from contextlib import suppress
+from typing import Any
 
 from bucketlake.env.env import Env
+from bucketlake.env.storage import FileInfo, Storage, waits
 from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError
 from bucketlake.file_names import check_path_options, number_of
+from bucketlake.ops.table.decoded import CACHE, identity
+from bucketlake.ops.table.parallel import at_once
 from bucketlake.ops.table.remedies import branch_remedy
 from bucketlake.paths import MAIN, TablePaths
 from bucketlake.schema.schema import TableSchema
@@ -17,8 +22,10 @@ _DATABASE = ".db"  # how folders of databases end
 
 
 def newest_schema(env: Env, paths: TablePaths) -> TableSchema:
-    """The newest schema as it is stored, NotFoundError if the folder (or branch) holds no table."""
-    names = [info.name for info in env.storage.list(paths.schema_dir)]
+    """The newest schema as it is stored, NotFoundError if the folder (or branch) holds no table. On object stores the
+    one that was the newest when the process looked last is asked for beside the list; it counts if it still is."""
+    listed, guess, ahead = _listed(env.storage, paths)
+    names = [info.name for info in listed]
     numbers = [number_of(name.removeprefix("schema-")) for name in names if name.startswith("schema-")]
     ids = [number for number in numbers if number is not None]
     if not ids:
@@ -33,13 +40,38 @@ def newest_schema(env: Env, paths: TablePaths) -> TableSchema:
         branch = paths.branch_name
         raise NotFoundError("the branch lacks schemas", path=paths.root, branch=branch, remedy=_ONCE_MORE)
     newest = paths.schema(max(ids))
-    schema = TableSchema.decode(env.storage.read(newest), newest, max(ids))
+    data = ahead if ahead is not None and guess == max(ids) else env.storage.read(newest)
+    schema = TableSchema.decode(data, newest, max(ids))
+    if guess != max(ids) and waits(paths.root):
+        CACHE.put(_known(env.storage, paths), 1, max(ids))
     try:
         check_path_options(schema.options)
     except InvalidError as error:
         details = {"value" if key == "path" else key: value for key, value in error.details.items()}
         raise CorruptError(error.what, remedy=error.remedy, path=newest, **details) from error
     return schema
+
+
+def _listed(storage: Storage, paths: TablePaths) -> tuple[list[FileInfo], int | None, bytes | None]:
+    """What lies in the folder of schemas, and which was the newest when the process looked last, with what it holds."""
+    known = CACHE.get(_known(storage, paths)) if waits(paths.root) else None
+    if known is None:
+        return storage.list(paths.schema_dir), None, None
+    found: list[Any] = at_once(
+        True, lambda: storage.list(paths.schema_dir), lambda: _read(storage, paths.schema(known))
+    )
+    return found[0], known, found[1]
+
+
+def _known(storage: Storage, paths: TablePaths) -> Hashable:
+    return identity(storage), paths.schema_dir, "newest"
+
+
+def _read(storage: Storage, path: str) -> bytes | None:
+    """What a file holds; None where it cannot be read, which whoever needs it is told."""
+    with suppress(BucketlakeError):
+        return storage.read(path)
+    return None
 
 
 def half_made(env: Env, paths: TablePaths, newest: int) -> bool:
