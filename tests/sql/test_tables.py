@@ -306,3 +306,36 @@ def test_a_table_like_another_takes_its_properties_as_they_are(classic: Lake) ->
     assert classic.catalog.table("db.l").schema.options["primaryKey"] == "id"
     with pytest.raises(InvalidError, match="the option is 'primary-key'"):
         classic.sql("CREATE TABLE db.m LIKE db.theirs TBLPROPERTIES ('pk' = 'id')")
+
+
+KINDS = {
+    "append": "",
+    "vectors": "TBLPROPERTIES ('deletion-vectors.enabled' = 'true')",
+    "keyed": "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1', 'write-only' = 'true')",
+    "avro": "TBLPROPERTIES ('file.format' = 'avro')",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_comments_of_columns_go_with_rows(kind: str, lake: Lake) -> None:
+    lake.sql(
+        f"CREATE TABLE db.t (id INT COMMENT 'a', c CHAR(3) COMMENT 'b', v VARCHAR(5) COMMENT 'c', n INT) {KINDS[kind]}"
+    )
+    said = {"id": "a", "c": "b", "v": "c", "n": None, "late": "d"}
+    lake.sql("INSERT INTO db.t VALUES (1, 'x', 'y', 2)")
+    lake.sql("ALTER TABLE db.t ADD COLUMN late INT COMMENT 'd'")
+    lake.sql("INSERT INTO db.t VALUES (1, 'x', 'y', 2, 3)")
+    lake.sql("DELETE FROM db.t WHERE late IS NULL AND n = 3")
+    for frame in (
+        lake.sql("SELECT * FROM db.t"),
+        lake.sql("SELECT * FROM db.t WHERE id > 5"),
+        lake.table("db.t").read(),
+        lake.spark.read.format("bucketlake").load(lake.table("db.t").path),
+    ):
+        assert {field.name: field.metadata.get("comment") for field in frame.schema} == said
+    lake.sql("CREATE TABLE db.made AS SELECT id AS key, c, v, n + 1 AS n, late FROM db.t")
+    made = lake.table("db.made").schema
+    assert [item.description for item in made.fields] == ["a", "b", "c", None, "d"]
+    assert [type_text(item.type) for item in made.fields][1:3] == ["CHAR(3)", "VARCHAR(5)"]
+    rows = lake.sql("DESC QUERY SELECT id, late FROM db.t").collect()
+    assert [row.comment for row in rows] == ["a", "d"]

@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.schema.default import default_scalar
 from bucketlake.spark.assignment import Rules, check_assignment, matched, members, widens
-from bucketlake.spark.types import CHAR_METADATA, as_nullable, quoted, spark_type
+from bucketlake.spark.types import CHAR_METADATA, as_nullable, declared, quoted, spark_type
 from bucketlake.types.instants import as_instants
 from bucketlake.types.model import LISTS, DataField, DataType, Root, type_text
 from bucketlake.types.spaced import has_lengths
@@ -100,7 +100,7 @@ def _in_texts(
 def char_columns(frame: DataFrame, fields: Sequence[DataField]) -> DataFrame:
     """The frame with CHAR(n), at any depth, as Spark has it: padded, and columns of it marked, so that what is compared
     with them is padded too; as they are stored where the session says so (`spark.sql.readSideCharPadding`)."""
-    kinds = {item.name: item.type for item in fields if item.type.holds(Root.CHAR)}
+    kinds = {item.name: item for item in fields if item.type.holds(Root.CHAR)}
     if not kinds.keys() & set(frame.columns) or chars_are_text(frame.sparkSession):
         return frame
     pads = _is_set(frame.sparkSession, "spark.sql.readSideCharPadding", "true")
@@ -108,9 +108,11 @@ def char_columns(frame: DataFrame, fields: Sequence[DataField]) -> DataFrame:
     for name in frame.columns:
         column = F.col(quoted(name))
         if name in kinds:
-            kind = kinds[name]
+            kind = kinds[name].type
             found = _in_texts(column, kind, _holds_char, _padded) if pads else column
-            marked = {CHAR_METADATA: f"char({kind.length})"} if kind.root is Root.CHAR else None
+            marked = declared(kinds[name]) or {}
+            if kind.root is Root.CHAR:
+                marked[CHAR_METADATA] = f"char({kind.length})"
             column = found.alias(name, metadata=marked) if marked else found.alias(name)
         columns.append(column)
     return frame.select(*columns)

@@ -51,6 +51,7 @@ _FROM_SPARK: dict[type[T.DataType], DataType] = {
     T.TimestampType: DataType(Root.TIMESTAMP_LTZ, precision=6),
     T.VariantType: DataType(Root.VARIANT),
 }
+COMMENT = "comment"  # where Spark keeps a column's
 CHAR_METADATA = "__CHAR_VARCHAR_TYPE_STRING"  # where Spark remembers what a string column was declared as
 _BYTES: tuple[tuple[tuple[type[T.DataType], ...], int], ...] = (
     ((T.BooleanType, T.ByteType), 1),
@@ -79,20 +80,22 @@ def spark_type(t: DataType) -> T.DataType:
 
 def spark_schema(fields: Sequence[DataField]) -> T.StructType:
     """The schema of a DataFrame over these columns. All are nullable, as with every file source of Spark."""
-    return T.StructType([T.StructField(f.name, spark_type(f.type), True, declared(f.type)) for f in fields])
+    return T.StructType([T.StructField(f.name, spark_type(f.type), True, declared(f)) for f in fields])
 
 
-def declared(t: DataType) -> dict[str, str] | None:
-    """What Spark notes beside a string column that is a VARCHAR(n): who makes a table of it makes it one."""
-    if t.root is not Root.VARCHAR or t.length in (None, MAX_LENGTH):
-        return None
-    return {CHAR_METADATA: f"varchar({t.length})"}
+def declared(column: DataField) -> dict[str, str] | None:
+    """What Spark notes beside a column: its comment, and of a string that it is a VARCHAR(n). Who makes a table of a
+    query's columns makes them such."""
+    notes = {} if column.description is None else {COMMENT: column.description}
+    if column.type.root is Root.VARCHAR and column.type.length not in (None, MAX_LENGTH):
+        notes[CHAR_METADATA] = f"varchar({column.type.length})"
+    return notes or None
 
 
-def noted(column: Column, name: str, t: DataType) -> Column:
-    """The column by its name, with what is `declared` of it."""
-    note = declared(t)
-    return column.alias(name) if note is None else column.alias(name, metadata=note)
+def noted(value: Column, column: DataField) -> Column:
+    """The value under the column's name, with what is `declared` of it."""
+    note = declared(column)
+    return value.alias(column.name) if note is None else value.alias(column.name, metadata=note)
 
 
 def field_types(schema: T.StructType, as_declared: bool = False) -> list[DataField]:
@@ -108,7 +111,7 @@ def field_types(schema: T.StructType, as_declared: bool = False) -> list[DataFie
 
 
 def _comment(field: T.StructField) -> str | None:
-    return (field.metadata or {}).get("comment")
+    return (field.metadata or {}).get(COMMENT)
 
 
 def _from_spark(field: T.StructField, column: str, as_declared: bool = False) -> DataType:

@@ -32,7 +32,7 @@ from bucketlake.schema.evolution import ReadColumn, read_mapping
 from bucketlake.schema.schema import ROW_ID_FIELD, SEQUENCE_FIELD
 from bucketlake.spark.read.united import united
 from bucketlake.spark.settings import LISTED, setting_of
-from bucketlake.spark.types import declared, noted, quoted, spark_type
+from bucketlake.spark.types import CHAR_METADATA, declared, noted, quoted, spark_type
 from bucketlake.types.model import LISTS, DataField, DataType, Root
 from bucketlake.values import dataclass
 
@@ -245,16 +245,18 @@ def _is_same(column: ReadColumn, free: frozenset[int]) -> bool:
 def _value(column: ReadColumn, free: frozenset[int]) -> Column:
     target = spark_type(column.field.type)
     if column.source is None:
-        return noted(F.lit(None).cast(target), column.field.name, column.field.type)
+        return noted(F.lit(None).cast(target), column.field)
     name = quoted(column.source.name)
     value = F.col(name) if column.source.id in free else _unpushed(F.col(name), column.source.type)
-    return noted(value.cast(target) if column.cast else value, column.field.name, column.field.type)
+    return noted(value.cast(target) if column.cast else value, column.field)
 
 
 def _note(column: ReadColumn) -> dict[str, str] | None:
-    """What is declared of a column whose files hold text, too: most need no projection for it."""
+    """What is declared of a column, as far as it may be said of what its files hold, too: most need no projection for
+    it."""
     text = column.source is not None and column.source.type.root is Root.VARCHAR
-    return declared(column.field.type) if text else None
+    notes = declared(column.field) or {}
+    return {key: note for key, note in notes.items() if text or key != CHAR_METADATA} or None
 
 
 def _holds_zeros(t: DataType) -> bool:

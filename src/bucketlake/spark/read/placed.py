@@ -153,7 +153,7 @@ def _joined(
             f"CASE WHEN {_KEY} IS NULL THEN {_CHANGED} ELSE {_CONSTANT}{at} END" for at in range(len(constants))
         )
         fixed = {
-            name: noted(F.expr(text), name, store.schema.field(name).type)
+            name: noted(F.expr(text), store.schema.field(name))
             for name, text in zip(constants, known_values, strict=True)
         }
         frames.append(_with(frame, fixed).drop(place, _KEY, *(f"{_CONSTANT}{at}" for at in range(len(constants)))))
@@ -224,7 +224,7 @@ def _literal(store: Store, name: str, values: pa.Array) -> Column | None:
         value = found[0].as_py()
     except (ValueError, OverflowError):  # a date that Python lacks
         return None
-    return noted(literal(value, spark_type(item.type)), name, item.type) if isinstance(value, _LITERAL) else None
+    return noted(literal(value, spark_type(item.type)), item) if isinstance(value, _LITERAL) else None
 
 
 def _uri(path: str) -> str:
