@@ -190,7 +190,7 @@ class Drafts:
         """Write what the snapshot will name, all at once where each file is a request that waits; gives the manifest
         list of the base."""
         base_list, data = encoded_list(self._store, self._base(view.snapshot, changes, scratch, merge))
-        delta, changelog, files = self._told(changes, scratch)
+        delta, changelog, files = self._delta(changes, scratch)
         reusable = [name for name, _ in files]
         index, indexes = self._indexes(view, changes, mends)
         files = [*files, (base_list.name, data), *indexes]
@@ -200,7 +200,7 @@ class Drafts:
         scratch.delta, scratch.changelog, scratch.index, scratch.changes = delta, changelog, index, changes
         return base_list
 
-    def _told(
+    def _delta(
         self, changes: Changes, scratch: Scratch
     ) -> tuple[WrittenList, WrittenList | None, list[tuple[str, bytes]]]:
         """The lists of the table's changes and of its changelog, and their files: none where an attempt before has
