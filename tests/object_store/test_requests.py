@@ -250,9 +250,14 @@ def test_small_files_of_a_merge_are_asked_for_ahead(other: str) -> None:
 
 
 class OpenedAtOnce(MapStorage):
-    """The list of a table's schemas waits until others are asked for."""
+    """The look at a table's first schema, and the list of its schemas, wait until others are asked for."""
 
     barrier: threading.Barrier | None = None
+
+    def info(self, path: str) -> FileInfo | None:
+        if self.barrier is not None and path.endswith("/schema/schema-0"):
+            self.barrier.wait(30)
+        return super().info(path)
 
     def list(self, path: str) -> list[FileInfo]:
         if self.barrier is not None and path.endswith("/schema"):

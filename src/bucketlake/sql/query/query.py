@@ -458,10 +458,13 @@ def _of_call(lake: Lake, call: Call, node: exp.Table | None) -> Reference:
 def _references(
     lake: Lake, statement: str, tree: exp.Expr | None, called: Mapping[int, Call], sensitive: bool
 ) -> Iterator[Reference]:
-    for found in named_tables(statement, tree, sensitive):
+    named = list(named_tables(statement, tree, sensitive))
+    asked = [found.parts for found in named if found.table and found.start not in called]
+    meant = iter(names.find_all(lake, asked))
+    for found in named:
         if found.start in called:
             yield _of_call(lake, called[found.start], found.node)
-        elif found.table and (name := names.find(lake, found.parts)) is not None:
+        elif found.table and (name := next(meant)) is not None:
             yield Reference(name, found.start, found.end, found.end, found.node)
 
 

@@ -12,7 +12,9 @@ from bucketlake.catalog import SYSTEM_DATABASE
 from bucketlake.catalog_tables import CATALOG_TABLES
 from bucketlake.catalogs.names import DATABASE_SUFFIX, name_of_folder, written
 from bucketlake.env.object_store import places
+from bucketlake.env.storage import threads_for
 from bucketlake.errors import InvalidError
+from bucketlake.ops.table.parallel import parallel
 from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.spark.types import quoted
 from bucketlake.sql.text.cursor import Cursor
@@ -83,6 +85,24 @@ def find(lake: Lake, parts: tuple[str, ...]) -> LakeName | None:
     """The lake table that a query's name means; None if it is a temp view's or Spark's.
 
     Temp views hide lake tables of the same unqualified name; lake tables hide Spark's."""
+    return find_all(lake, [parts])[0]
+
+
+def find_all(lake: Lake, several: Sequence[tuple[str, ...]]) -> list[LakeName | None]:
+    """As `find`, of several names; on object stores all are looked for at once."""
+    meant = [_meant(lake, parts) for parts in several]
+    asked = list(dict.fromkeys(name for name in meant if name is not None and name.database != SYSTEM_DATABASE))
+
+    def is_there(name: LakeName) -> bool:
+        return lake.catalog.table_exists(LakeName(name.database, name.base).full)
+
+    there = parallel(is_there, asked, threads_for(lake.catalog.warehouse))
+    gone = {name for name, found in zip(asked, there, strict=True) if not found}
+    return [None if name in gone else name for name in meant]
+
+
+def _meant(lake: Lake, parts: tuple[str, ...]) -> LakeName | None:
+    """The lake table that a query's name means, if it is there."""
     if len(parts) > 3 or (len(parts) == 3 and parts[0].lower() not in lake.catalog_names):
         return None
     if (lake.in_spark_catalog and len(parts) < 3) or (len(parts) == 2 and "/" in parts[1]):
@@ -92,7 +112,7 @@ def find(lake: Lake, parts: tuple[str, ...]) -> LakeName | None:
     name = target(lake, parts)
     if name.database == SYSTEM_DATABASE:
         return name if name.table.lower() in CATALOG_TABLES or not is_sparks(lake, parts) else None
-    return name if lake.catalog.table_exists(LakeName(name.database, name.base).full) else None
+    return name
 
 
 def of_folder(lake: Lake, path: Any) -> LakeName | None:
