@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
 from tests.profile import first, later, pairs
 
 import bucketlake
@@ -468,3 +469,42 @@ def test_what_spark_refuses_is_refused_of_a_table_without_rows_too(classic: Lake
     ):
         with pytest.raises((AnalysisException, InvalidError)):
             classic.sql(statement)
+
+
+@pytest.mark.parametrize("keys", ["'deletion-vectors.enabled' = 'true'", "'primary-key' = 'k', 'bucket' = '1'"])
+def test_values_and_conditions_are_of_one_row(classic: Lake, keys: str) -> None:
+    """A generator in SET made several rows of one (`explode`), or one of them at random where there is a key."""
+    classic.sql(f"CREATE TABLE db.t (k INT, v INT) TBLPROPERTIES ({keys})")
+    classic.sql("INSERT INTO db.t VALUES (1, 10), (2, 20)")
+    source = classic.spark.createDataFrame([(2, 5), (3, 6)], "k INT, v INT")
+    source.createOrReplaceTempView("s")
+    two, rank = "explode(array(7, 8))", "row_number() OVER (ORDER BY k)"
+    merge = "MERGE INTO db.t USING s ON t.k = s.k WHEN"
+    table = classic.table("db.t")
+    builder = table.merge(source, "t.k = source.k")
+    for call, condition in (
+        (lambda: classic.sql(f"UPDATE db.t SET v = {two}"), "UNSUPPORTED_GENERATOR.OUTSIDE_SELECT"),
+        (lambda: classic.sql(f"UPDATE db.t SET v = {rank} WHERE k = 1"), "UNSUPPORTED_EXPR_FOR_OPERATOR"),
+        (lambda: classic.sql("UPDATE db.t SET v = max(v)"), "UNSUPPORTED_EXPR_FOR_OPERATOR"),
+        (lambda: table.update({"v": two}), "UNSUPPORTED_GENERATOR.OUTSIDE_SELECT"),
+        (lambda: table.update({"v": F.explode(F.array(F.lit(7), F.lit(8)))}), "UNSUPPORTED_GENERATOR.OUTSIDE_SELECT"),
+        (lambda: classic.sql(f"{merge} MATCHED THEN UPDATE SET v = {two}"), "UNSUPPORTED_GENERATOR.OUTSIDE_SELECT"),
+        (
+            lambda: classic.sql(f"{merge} NOT MATCHED THEN INSERT (k, v) VALUES ({two}, 1)"),
+            "UNSUPPORTED_GENERATOR.OUTSIDE_SELECT",
+        ),
+        (
+            lambda: classic.sql(f"{merge} MATCHED AND row_number() OVER (ORDER BY s.k) = 1 THEN DELETE"),
+            "UNSUPPORTED_EXPR_FOR_OPERATOR",
+        ),
+        (
+            lambda: builder.whenNotMatched().insert({"k": F.explode(F.array(F.lit(7), F.lit(8)))}).merge(),
+            "UNSUPPORTED_GENERATOR.OUTSIDE_SELECT",
+        ),
+    ):
+        with pytest.raises(AnalysisException) as refused:
+            call()
+        assert refused.value.getCondition() == condition and isinstance(refused.value, InvalidError)
+    assert content(classic) == [(1, 10), (2, 20)] and snapshots(classic) == 1
+    classic.sql("UPDATE db.t SET v = v + (SELECT max(v) FROM s) WHERE k IN (SELECT explode(array(2, 3)))")
+    assert content(classic) == [(1, 10), (2, 26)]

@@ -55,7 +55,7 @@ from bucketlake.spark.assignment import is_final
 from bucketlake.spark.beside import NOTHING, Beside
 from bucketlake.spark.cluster import parallelism
 from bucketlake.spark.column_text import condition_text, expression_given, expression_of
-from bucketlake.spark.conform import chars_are_text, conform, same_key
+from bucketlake.spark.conform import chars_are_text, conform, require_one_row, same_key
 from bucketlake.spark.maintain.compaction import after_no_change
 from bucketlake.spark.read import among, reader
 from bucketlake.spark.read.native import ROW_INDEX
@@ -292,6 +292,9 @@ def update(
     values = {
         name: expression_of(_paired(value)) if isinstance(value, str) else value for name, value in columns.items()
     }
+    none = spark.createDataFrame([], instants.shown_schema(schema.fields, table.options))
+    calls = [name for name, value in columns.items() if not isinstance(value, str) or "(" in value]
+    require_one_row(none, [values[name] for name in calls])
     chosen = [values[name].alias(name) if name in values else quoted(name) for name in schema.field_names]
     chosen += [F.expr(f"{text} AS {quoted(name)}") for name, text in kept_ids(schema, quoted).items()]
     if schema.data_evolution:

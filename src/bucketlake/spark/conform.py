@@ -6,10 +6,12 @@ Spec: docs/spec/writing.md#rows
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -23,6 +25,7 @@ from bucketlake.types.model import LISTS, DataField, DataType, Root, type_text
 from bucketlake.types.spaced import has_lengths
 
 _NESTED = (T.StructType, T.ArrayType, T.MapType)
+_OF_ROWS = ("WINDOW_FUNCTION_NOT_ALLOWED_IN_CLAUSE", "INVALID_WHERE_CONDITION")  # of a window, of an aggregate
 
 
 def conform(
@@ -95,6 +98,35 @@ def _in_texts(
     if kind.parts:
         return F.transform(column, lambda one: _in_texts(one, kind.parts[0], has, text))
     return text(column, kind)
+
+
+def require_one_row(frame: DataFrame, values: Sequence[Column]) -> None:
+    """InvalidError where a value or condition of UPDATE or MERGE is made of several rows, or makes several."""
+    if values:
+        with as_values():
+            _ = frame.where(F.struct(*values).isNotNull()).schema
+
+
+@contextmanager
+def as_values() -> Iterator[None]:
+    """What Spark says of values that stand in a condition, where they look at several rows or make several of one:
+    among a list of columns it would take these. All else is for whoever evaluates them."""
+    try:
+        yield
+    except AnalysisException as error:
+        condition = error.getCondition() or ""
+        if condition.startswith("UNSUPPORTED_GENERATOR"):
+            raise InvalidError(
+                "[UNSUPPORTED_GENERATOR.OUTSIDE_SELECT] values and conditions of UPDATE and MERGE are of one row: no "
+                "function may make several of it",
+                remedy="let the source of a MERGE make them",
+            ) from error
+        if condition in _OF_ROWS:
+            raise InvalidError(
+                "[UNSUPPORTED_EXPR_FOR_OPERATOR] values and conditions of UPDATE and MERGE are of one row: no "
+                "aggregates and no windows",
+                remedy="take it from a subquery (UPDATE), or from the source (MERGE)",
+            ) from error
 
 
 def char_columns(frame: DataFrame, fields: Sequence[DataField]) -> DataFrame:

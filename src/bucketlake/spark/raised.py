@@ -104,7 +104,9 @@ _STATES = {  # of what our own messages say in Spark's words
     "NON_LAST_NOT_MATCHED_BY_TARGET_CLAUSE_OMIT_CONDITION": "42613",
     "NON_LAST_NOT_MATCHED_BY_SOURCE_CLAUSE_OMIT_CONDITION": "42613",
     "UNBOUND_SQL_PARAMETER": "42P02",
+    "UNSUPPORTED_EXPR_FOR_OPERATOR": "42K0E",
     "UNSUPPORTED_EXPR_FOR_PARAMETER": "42K0E",
+    "UNSUPPORTED_GENERATOR": "42K0E",
 }
 _RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (.*?)(?: SQLSTATE: \w{5})?\Z", re.DOTALL)
 _UNFIT = re.compile(r"\[(\w+)\] value does not fit its column \[")  # what `spark.types.stored` raises
@@ -233,7 +235,9 @@ _OF_CONDITION = {
     "NON_LAST_NOT_MATCHED_BY_TARGET_CLAUSE_OMIT_CONDITION": ParseException,
     "NON_LAST_NOT_MATCHED_BY_SOURCE_CLAUSE_OMIT_CONDITION": ParseException,
     "UNBOUND_SQL_PARAMETER": AnalysisException,
+    "UNSUPPORTED_EXPR_FOR_OPERATOR": AnalysisException,
     "UNSUPPORTED_EXPR_FOR_PARAMETER": AnalysisException,
+    "UNSUPPORTED_GENERATOR": AnalysisException,
 }
 _ENDED: dict[type[BucketlakeError], type[BucketlakeError]] = {}  # by the kind of what ended a query
 # The name of an error of ours -> one that is also what Spark raises for it where a task did.

@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, TableSchema
 from bucketlake.spark.assignment import Rules, check_assignment, is_final, members
-from bucketlake.spark.conform import stored
+from bucketlake.spark.conform import require_one_row, stored
 from bucketlake.spark.merge.clauses import DELETE, INSERT, NAME, UPDATE, Clause, Value, expression
 from bucketlake.spark.types import as_nullable, quoted, spark_type
 from bucketlake.types.instants import as_instants
@@ -107,13 +107,16 @@ def _column(
 
 
 def _types(frame: DataFrame, clauses: Sequence[Clause], scope: Scope) -> dict[str, T.DataType]:
-    """The type of each value by its text; lets Spark say what is wrong with any text."""
+    """The type of each value by its text; lets Spark say what is wrong with any text. InvalidError for one that is made
+    of several rows, or makes several."""
     texts = dict.fromkeys(value.text for clause in clauses for value in clause.values)
     conditions = dict.fromkeys(clause.condition for clause in clauses if clause.condition is not None)
     probes = [scope.expr(text, f"v{place}") for place, text in enumerate(texts)]
     checks = [F.when(scope.expr(text), 1).alias(f"c{place}") for place, text in enumerate(conditions)]
     if not probes and not checks:
         return {}
+    calls = [text for text in (*texts, *conditions) if "(" in text or text.strip() in scope.given]
+    require_one_row(frame, [scope.expr(text) for text in calls])
     schema = frame.select(*probes, *checks).schema
     return {text: schema.fields[place].dataType for place, text in enumerate(texts)}
 

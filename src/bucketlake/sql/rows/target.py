@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from bucketlake.predicate.tree import Constant, Predicate
 from bucketlake.schema.schema import TRACKING_FIELDS
 from bucketlake.spark.beside import Beside
 from bucketlake.spark.changes import Keys
+from bucketlake.spark.conform import as_values
 from bucketlake.spark.instants import shown_schema, unproved
 from bucketlake.spark.read.hidden import hidden_fields, offered
 from bucketlake.spark.read.native import ROW_INDEX
@@ -171,11 +173,16 @@ class Target:
         found = hidden.named(" ".join((self.condition or "", *texts)))
         return tuple(name for name in found if name in known)
 
-    def check(self, lake: Lake, table: LakeTable, columns: Mapping[str, str]) -> None:
-        """Let Spark say what is wrong with the statement, where perhaps no row will be looked at."""
+    def check(self, lake: Lake, table: LakeTable, columns: Mapping[str, str], values: Collection[str] = ()) -> None:
+        """Let Spark say what is wrong with the statement, where perhaps no row will be looked at. `values`: texts of
+        which each is to be one value of one row."""
         extra = hidden_fields(self.extra(table.schema, *columns.values()), table.schema)
         own = shown_schema(table.schema.fields, table.options).fields
         none = lake.spark.createDataFrame([], StructType([*own, *extra]))
+        calls = ", ".join(text for text in values if "(" in text)
+        if calls:
+            with as_values():
+                _ = replace(self, condition=f"struct({calls}) IS NOT NULL").rows(lake, {"one": "1"}, none).schema
         _ = self.rows(lake, columns, none).schema  # Connect analyses only what it is asked for
 
     def places(self, lake: Lake, own: DataFrame) -> DataFrame:

@@ -110,7 +110,8 @@ class Update:
         }
         for place, (_, _, text) in enumerate(assigned.members):
             columns[f"{_MEMBER}{place}"] = f"({text})"
-        self.target.check(lake, table, columns)
+        values = [*assigned.columns.values(), *(text for _, _, text in assigned.members)]
+        self.target.check(lake, table, columns, values)
         return columns
 
 
