@@ -461,14 +461,26 @@ def test_conditions_are_read_as_written(classic: bucketlake.Lake) -> None:
 
 
 @pytest.mark.parametrize("keys", ["", "'primary-key' = 'k', 'bucket' = '1'", "'bucket' = '-1'"])
-def test_what_spark_refuses_is_refused_of_a_table_without_rows_too(classic: Lake, keys: str) -> None:
-    classic.sql("CREATE TABLE db.none (k INT NOT NULL, d DATE)" + (f" TBLPROPERTIES ({keys})" if keys else ""))
-    for statement in (
-        "UPDATE db.none SET k = k + 1 WHERE d IN (1, DATE'2020-01-01')",
-        "DELETE FROM db.none WHERE nowhere > 1",
-    ):
-        with pytest.raises((AnalysisException, InvalidError)):
-            classic.sql(statement)
+def test_what_spark_refuses_is_refused_where_no_row_is_found_too(classic: Lake, keys: str) -> None:
+    """UPDATE with a value of another type, and a MERGE that only writes rows of a source without any, did nothing."""
+    classic.sql("CREATE TABLE db.none (k INT NOT NULL, d DATE, r STRUCT<m: DATE>)")
+    classic.sql("CREATE TABLE db.t (k INT NOT NULL, d DATE)" + (f" TBLPROPERTIES ({keys})" if keys else ""))
+    for count in range(2):
+        for statement in (
+            "UPDATE db.t SET k = k + 1 WHERE d IN (1, DATE'2020-01-01')",
+            "UPDATE db.t SET d = k WHERE k = 99",
+            "UPDATE db.none SET r.m = k",
+            "DELETE FROM db.t WHERE nowhere > 1",
+            "MERGE INTO db.t USING db.none s ON t.k = s.k WHEN MATCHED THEN UPDATE SET k = s.k, d = s.nowhere "
+            "WHEN NOT MATCHED THEN INSERT (k, d) VALUES (s.k, s.nowhere)",
+        ):
+            with pytest.raises((AnalysisException, InvalidError)):
+                classic.sql(statement)
+        for values in ({"d": "k"}, {"d": "nowhere"}, {"d": F.col("k")}):
+            with pytest.raises((AnalysisException, InvalidError)):
+                classic.table("db.t").update(values, "k = 99")
+        assert snapshots(classic) == count
+        classic.sql("INSERT INTO db.t VALUES (1, NULL)")
 
 
 @pytest.mark.parametrize("keys", ["'deletion-vectors.enabled' = 'true'", "'primary-key' = 'k', 'bucket' = '1'"])

@@ -48,14 +48,21 @@ from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.scan import Words
 from bucketlake.predicate.tree import Constant, Predicate, is_exact, to_spark_sql
-from bucketlake.schema.schema import KIND_FIELD, ROW_ID_FIELD, SEQUENCE_FIELD, BucketMode, TableSchema
+from bucketlake.schema.schema import (
+    KIND_FIELD,
+    ROW_ID_FIELD,
+    SEQUENCE_FIELD,
+    TRACKING_FIELDS,
+    BucketMode,
+    TableSchema,
+)
 from bucketlake.spark import actions, instants
 from bucketlake.spark.arrow_rows import collected, spark_table, spread
 from bucketlake.spark.assignment import is_final
 from bucketlake.spark.beside import NOTHING, Beside
 from bucketlake.spark.cluster import parallelism
 from bucketlake.spark.column_text import condition_text, expression_given, expression_of
-from bucketlake.spark.conform import chars_are_text, conform, require_one_row, same_key
+from bucketlake.spark.conform import chars_are_text, conform, require_assignable, require_one_row, same_key
 from bucketlake.spark.maintain.compaction import after_no_change
 from bucketlake.spark.read import among, reader
 from bucketlake.spark.read.native import ROW_INDEX
@@ -292,9 +299,7 @@ def update(
     values = {
         name: expression_of(_paired(value)) if isinstance(value, str) else value for name, value in columns.items()
     }
-    none = spark.createDataFrame([], instants.shown_schema(schema.fields, table.options))
-    calls = [name for name, value in columns.items() if not isinstance(value, str) or "(" in value]
-    require_one_row(none, [values[name] for name in calls])
+    _check(spark, table, columns, values)
     chosen = [values[name].alias(name) if name in values else quoted(name) for name in schema.field_names]
     chosen += [F.expr(f"{text} AS {quoted(name)}") for name, text in kept_ids(schema, quoted).items()]
     if schema.data_evolution:
@@ -326,6 +331,17 @@ def update(
     asked = [*(values[name].alias(name) for name in columns), F.col(PLACE)]
     own = NewValues(list(columns), list(columns.values()), lambda rows: rows.select(*asked))
     return update_rows(spark, table, lambda: reader.read(spark, table, where=where).select(*chosen), keys, own)
+
+
+def _check(spark: SparkSession, table: Table, columns: Mapping[str, Any], values: Mapping[str, Column]) -> None:
+    """What is wrong with new values, where perhaps no row gets them."""
+    schema = table.schema
+    known = [*schema.fields, *(TRACKING_FIELDS if schema.tracks_rows else ())]
+    none = spark.createDataFrame([], instants.shown_schema(known, table.options))
+    require_one_row(none, [values[name] for name, text in columns.items() if not isinstance(text, str) or "(" in text])
+    seen = none.select(*[value.alias(name) for name, value in values.items()]).schema
+    fields = [item for item in schema.fields if item.name in values]
+    require_assignable(seen, fields, instants.rules(spark, table.options))
 
 
 def kept_ids(schema: TableSchema, column: Callable[[str], str]) -> dict[str, str]:

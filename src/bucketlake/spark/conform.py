@@ -100,6 +100,13 @@ def _in_texts(
     return text(column, kind)
 
 
+def require_assignable(given: T.StructType, fields: Sequence[DataField], rules: Rules) -> None:
+    """InvalidError for a column of these that cannot take what is given under its name: before rows are looked for,
+    of which there may be none."""
+    for item in fields:
+        stored(F.col(quoted(item.name)), given[item.name].dataType, item, rules)
+
+
 def require_one_row(frame: DataFrame, values: Sequence[Column]) -> None:
     """InvalidError where a value or condition of UPDATE or MERGE is made of several rows, or makes several."""
     if values:

@@ -283,9 +283,9 @@ class KeyedMerge:
         own = source.frame.alias(self.merge.source)
         _ = nothing.join(own, self.merge.expr(self.merge.on), "inner").schema  # Spark says what is wrong
         scope = Scope(self.schema, self.rules, self.merge.target, given=self.merge.given)
+        rows = Stages(self.spark, self.merge, scope, {}).inserted(own)
         if not source.count:
             return None
-        rows = Stages(self.spark, self.merge, scope, {}).inserted(own)
         request = writer.WriteRequest(kinds=KIND_FIELD.name, operation="MERGE", local=source.few)
         return writer.write(self.spark, self.table, rows, request)
 

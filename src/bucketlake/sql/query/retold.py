@@ -32,6 +32,8 @@ _CONDITIONS = {
         "Cannot create table or view {} because it already exists",
         "table",
     ),
+    "no such column": ("UNRESOLVED_COLUMN.WITH_SUGGESTION", "A column with name {} cannot be resolved", "column"),
+    "column exists": ("FIELD_ALREADY_EXISTS", "Cannot add or rename to column {} because it already exists", "column"),
     "no such database": ("SCHEMA_NOT_FOUND", "The schema {} cannot be found", "database"),
     "database exists": ("SCHEMA_ALREADY_EXISTS", "Cannot create schema {} because it already exists", "database"),
 }

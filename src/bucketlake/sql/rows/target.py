@@ -173,9 +173,11 @@ class Target:
         found = hidden.named(" ".join((self.condition or "", *texts)))
         return tuple(name for name in found if name in known)
 
-    def check(self, lake: Lake, table: LakeTable, columns: Mapping[str, str], values: Collection[str] = ()) -> None:
-        """Let Spark say what is wrong with the statement, where perhaps no row will be looked at. `values`: texts of
-        which each is to be one value of one row."""
+    def check(
+        self, lake: Lake, table: LakeTable, columns: Mapping[str, str], values: Collection[str] = ()
+    ) -> StructType:
+        """Let Spark say what is wrong with the statement, where perhaps no row will be looked at; the columns as it
+        types them. `values`: texts of which each is to be one value of one row."""
         extra = hidden_fields(self.extra(table.schema, *columns.values()), table.schema)
         own = shown_schema(table.schema.fields, table.options).fields
         none = lake.spark.createDataFrame([], StructType([*own, *extra]))
@@ -183,7 +185,7 @@ class Target:
         if calls:
             with as_values():
                 _ = replace(self, condition=f"struct({calls}) IS NOT NULL").rows(lake, {"one": "1"}, none).schema
-        _ = self.rows(lake, columns, none).schema  # Connect analyses only what it is asked for
+        return self.rows(lake, columns, none).schema  # Connect analyses only what it is asked for
 
     def places(self, lake: Lake, own: DataFrame) -> DataFrame:
         """Where the matching rows of `own` lie: file and position."""

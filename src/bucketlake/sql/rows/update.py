@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -12,6 +12,7 @@ from bucketlake.errors import InvalidError
 from bucketlake.ops.change.row_changes import refuse_update
 from bucketlake.schema.default import default_sql
 from bucketlake.spark import changes, instants
+from bucketlake.spark.conform import require_assignable
 from bucketlake.spark.merge.clauses import TWICE
 from bucketlake.spark.settings import is_case_sensitive
 from bucketlake.spark.types import quoted
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from bucketlake.schema.schema import TableSchema
     from bucketlake.spark.session import Lake
     from bucketlake.spark.table import LakeTable
-    from bucketlake.types.model import DataType
+    from bucketlake.types.model import DataField, DataType
 
 _MEMBER = "__bucketlake_member_"
 
@@ -111,7 +112,13 @@ class Update:
         for place, (_, _, text) in enumerate(assigned.members):
             columns[f"{_MEMBER}{place}"] = f"({text})"
         values = [*assigned.columns.values(), *(text for _, _, text in assigned.members)]
-        self.target.check(lake, table, columns, values)
+        seen = self.target.check(lake, table, columns, values)
+        fields = [item for item in table.schema.fields if item.name in assigned.columns]
+        fields += [
+            replace(_member(table.schema.field(column), path), name=f"{_MEMBER}{place}")
+            for place, (column, path, _) in enumerate(assigned.members)
+        ]
+        require_assignable(seen, fields, instants.rules(lake.spark, table.options))
         return columns
 
 
@@ -181,6 +188,13 @@ def _with_members(frame: DataFrame, schema: TableSchema, assigned: _Assigned) ->
     for column, own in values.items():
         frame = frame.withColumn(column, _row(F.col(quoted(column)), schema.field(column).type, own))
     return frame.drop(*(f"{_MEMBER}{place}" for place in range(len(assigned.members))))
+
+
+def _member(item: DataField, path: tuple[str, ...]) -> DataField:
+    """The member of a ROW column that a path leads to."""
+    for name in path:
+        item = next(member for member in item.type.fields if member.name == name)
+    return item
 
 
 def _row(base: Column, row: DataType, values: Mapping[tuple[str, ...], Column]) -> Column:
