@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from pyspark.errors import AnalysisException
 from tests.sql.sessions import session
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, UnsupportedError
@@ -112,6 +113,19 @@ def test_merged_schemas_widen_keys_that_stay_where_they_are(classic: Lake) -> No
     assert lake.table("u").schema.id == 0
     assert rows(lake, "SELECT typeof(a), * FROM t") == [("bigint", 1, "X"), ("bigint", 2, "Y"), ("bigint", 3, "z")]
     assert rows(lake, "SELECT b FROM t WHERE a = 1") == [("X",)]
+
+
+def test_default_is_a_whole_item_of_a_row(classic: Lake) -> None:
+    """Within a call it was NULL: `coalesce(DEFAULT, 9)` wrote 9."""
+    lake = classic
+    lake.sql("USE db")
+    lake.sql("CREATE TABLE t (a INT DEFAULT 7, b STRING DEFAULT 'd')")
+    for row in ("(coalesce(DEFAULT, 9), 'x')", "(1, concat(DEFAULT))", "struct(DEFAULT, 'x')"):
+        with pytest.raises(AnalysisException, match="DEFAULT"):
+            lake.sql(f"INSERT INTO t VALUES {row}")
+    lake.sql("INSERT INTO t VALUES (abs(-1), DEFAULT), (DEFAULT, upper('x'))")
+    lake.sql("INSERT INTO t (a) VALUES (DEFAULT)")
+    assert rows(lake, "SELECT * FROM t ORDER BY a, b") == [(1, "d"), (7, "X"), (7, "d")]
 
 
 def test_inserts_behind_with_and_from(classic: Lake) -> None:

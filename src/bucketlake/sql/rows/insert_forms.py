@@ -183,24 +183,26 @@ def _without_defaults(query_text: str) -> str:
     """VALUES and the list of a SELECT with NULL for the word DEFAULT: a null becomes its column's default."""
     tokens, depth = tokenize(query_text), 0
     values: bool | None = None  # whether the query is VALUES, once its first word outside of brackets is met
+    row = False  # whether the brackets here are those of a row, not a call's
     pieces = []
     for at, token in enumerate(tokens):
         if token.kind == "sign":
+            row = row if depth else tokens[at - 1].value == "," or tokens[at - 1].is_word("VALUES")
             depth += token.value.count("(") - token.value.count(")")
         elif values is None:
             if depth == 0 and (token.is_word("VALUES") or token.is_word("SELECT")):
                 values = token.is_word("VALUES")
         elif not values and depth == 0 and (token.is_word("FROM") or token.is_word("WHERE")):
             break
-        elif token.is_word("DEFAULT") and _stands_alone(tokens, at, depth, values):
+        elif token.is_word("DEFAULT") and depth == int(row and bool(values)) and _stands_alone(tokens, at, values):
             pieces.append((token.start, token.end, "NULL".ljust(token.end - token.start)))
     return splice(query_text, pieces)
 
 
-def _stands_alone(tokens: Sequence[Token], at: int, depth: int, values: bool) -> bool:
+def _stands_alone(tokens: Sequence[Token], at: int, values: bool) -> bool:
     """Whether the word is a whole item of a row of VALUES, or of the list of a SELECT."""
     before, after = tokens[at - 1], tokens[at + 1] if at + 1 < len(tokens) else None
     if values:
         return before.value in ("(", ",") and after is not None and after.value in (")", ",")
     ends = after is None or after.value == "," or any(map(after.is_word, ("FROM", "WHERE", "AS")))
-    return depth == 0 and ends and (before.value == "," or before.is_word("SELECT"))
+    return ends and (before.value == "," or before.is_word("SELECT"))
