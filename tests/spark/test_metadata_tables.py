@@ -142,6 +142,10 @@ def test_input_file_name_is_the_rows_file(classic: Lake) -> None:
     ):
         with pytest.raises(UnsupportedError, match="over a join or a subquery"):
             classic.sql(text)
+    run(classic, [f"UPDATE T SET b = length(input_file_name()) WHERE input_file_name() = '{name}'"])
+    assert rows(classic, "SELECT * FROM T") == [(1, len(name)), (2, 20)]
+    run(classic, ["DELETE FROM T WHERE input_file_name() <> '' AND a < 9"])
+    assert rows(classic, "SELECT * FROM T") == []
 
 
 def test_stars_leave_metadata_columns_out(classic: Lake) -> None:

@@ -355,3 +355,16 @@ def test_rows_that_no_source_row_can_match_are_still_not_matched_by_it(classic: 
 def test_errors_are_known(classic: Lake) -> None:
     with pytest.raises(BucketlakeError):
         classic.sql("MERGE INTO db.nowhere USING source ON true WHEN MATCHED THEN DELETE")
+
+
+def test_values_know_no_other_values(classic: Lake) -> None:
+    """`v0` was what the statement gives a column of that name: its place in our own list."""
+    classic.sql("CREATE TABLE db.t (k INT, v0 INT, v1 INT)")
+    source = "(SELECT 1 AS k, 5 AS x)"
+    for value in ("v0 + 1", "v1 + 1"):
+        with pytest.raises(InvalidError, match="UNRESOLVED_COLUMN"):
+            classic.sql(
+                f"MERGE INTO db.t USING {source} s ON t.k = s.k "
+                f"WHEN NOT MATCHED THEN INSERT (k, v0, v1) VALUES (s.k, s.x, {value})"
+            )
+    assert classic.table("db.t").latest_snapshot() is None

@@ -26,7 +26,7 @@ from bucketlake.values import dataclass
 
 KIND = KIND_FIELD.name
 NONE = -1
-_WHICH = "__bucketlake_clause"
+_WHICH, _PROBE = "__bucketlake_clause", "__bucketlake_probe_"
 # The types whose nulls are written as text: as what, if not by their own names.
 _NULLS: dict[type[T.DataType], str] = {
     **dict.fromkeys((T.BooleanType, T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType), ""),
@@ -111,8 +111,9 @@ def _types(frame: DataFrame, clauses: Sequence[Clause], scope: Scope) -> dict[st
     of several rows, or makes several."""
     texts = dict.fromkeys(value.text for clause in clauses for value in clause.values)
     conditions = dict.fromkeys(clause.condition for clause in clauses if clause.condition is not None)
-    probes = [scope.expr(text, f"v{place}") for place, text in enumerate(texts)]
-    checks = [F.when(scope.expr(text), 1).alias(f"c{place}") for place, text in enumerate(conditions)]
+    # No text names these, which Spark would take for what stands before them in the list.
+    probes = [scope.expr(text, f"{_PROBE}{place}") for place, text in enumerate(texts)]
+    checks = [F.when(scope.expr(text), 1).alias(f"{_PROBE}c{place}") for place, text in enumerate(conditions)]
     if not probes and not checks:
         return {}
     calls = [text for text in (*texts, *conditions) if "(" in text or text.strip() in scope.given]

@@ -21,11 +21,11 @@ from bucketlake.spark.beside import Beside
 from bucketlake.spark.changes import Keys
 from bucketlake.spark.conform import as_values
 from bucketlake.spark.instants import shown_schema, unproved
-from bucketlake.spark.read.hidden import hidden_fields, offered
+from bucketlake.spark.read.hidden import FILE_PATH, hidden_fields, offered
 from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
 from bucketlake.spark.types import quoted
-from bucketlake.sql.query import hidden, query
+from bucketlake.sql.query import hidden, input_file, query
 from bucketlake.sql.query.parser import UNREAD, Settings, Source
 from bucketlake.sql.query.pushdown import condition
 from bucketlake.sql.query.travel import session_options
@@ -168,10 +168,12 @@ class Target:
         return f" WHERE {self.condition}" if self.condition is not None else ""
 
     def extra(self, schema: TableSchema, *texts: str) -> tuple[str, ...]:
-        """The metadata columns that the condition or other texts of the statement name."""
-        known = offered(schema)
-        found = hidden.named(" ".join((self.condition or "", *texts)))
-        return tuple(name for name in found if name in known)
+        """The metadata columns that the condition or other texts of the statement name, or call."""
+        words = " ".join((self.condition or "", *texts))
+        found = hidden.named(words)
+        if input_file.NAME in words.lower() and not schema.primary_keys:
+            found = (*found, FILE_PATH)
+        return tuple(name for name in offered(schema) if name in found)
 
     def check(
         self, lake: Lake, table: LakeTable, columns: Mapping[str, str], values: Collection[str] = ()
