@@ -367,4 +367,6 @@ def test_values_know_no_other_values(classic: Lake) -> None:
                 f"MERGE INTO db.t USING {source} s ON t.k = s.k "
                 f"WHEN NOT MATCHED THEN INSERT (k, v0, v1) VALUES (s.k, s.x, {value})"
             )
+    with pytest.raises(AnalysisException, match='expression "x" of type "INT" is not a boolean'):
+        classic.sql(f"MERGE INTO db.t USING {source} s ON t.k = s.k WHEN MATCHED AND s.x THEN DELETE")
     assert classic.table("db.t").latest_snapshot() is None

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -118,7 +119,12 @@ def _types(frame: DataFrame, clauses: Sequence[Clause], scope: Scope) -> dict[st
         return {}
     calls = [text for text in (*texts, *conditions) if "(" in text or text.strip() in scope.given]
     require_one_row(frame, [scope.expr(text) for text in calls])
-    schema = frame.select(*probes, *checks).schema
+    try:
+        schema = frame.select(*probes, *checks).schema
+    except AnalysisException:
+        for text in conditions:  # of one that is no truth it tells our own words
+            _ = frame.where(scope.expr(text)).schema
+        raise
     return {text: schema.fields[place].dataType for place, text in enumerate(texts)}
 
 

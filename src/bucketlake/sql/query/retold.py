@@ -59,6 +59,8 @@ def retold(error: PySparkException, statement: str, remedy: str | None = None) -
         found.remedy = habits.remedy(statement, found.place)
     elif found.getCondition() == "UNBOUND_SQL_PARAMETER":
         found.remedy = "give it a value: lake.sql(…, args={'name': value}), or, in a notebook, a variable of its name"
+    elif (found.getCondition() or "").startswith("UNRESOLVED_COLUMN") and "`DEFAULT`" in found.what.upper():
+        found.remedy = "as a column's default DEFAULT stands alone: VALUES (1, DEFAULT), SET c = DEFAULT"
     elif remedy is None:
         found.remedy = habits.begun(statement)
     found.point(statement, 0)
