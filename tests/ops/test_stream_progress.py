@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.sim.world import DAY, TimedStorage
 from bucketlake.catalog import Catalog
 from bucketlake.env.env import Env
 from bucketlake.errors import ConflictError, CorruptError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.ops.clean.consumers import reset_consumer
 from bucketlake.ops.stream.journal import Journal
 from bucketlake.ops.stream.limits import Limits
 from bucketlake.ops.stream.position import Position
@@ -101,6 +103,26 @@ def test_a_batch_that_comes_again_on_another_history_is_refused(tmp_path: Path) 
         with pytest.raises(InvalidError, match="rolled back"):
             Source.of(table.store).batch(start, end)
         table.write_arrow(rows_of(table, k=newest, v=1))
+
+
+@pytest.mark.parametrize("stood", [None, 4])
+def test_a_consumer_is_not_put_at_a_snapshot_that_expires_meanwhile(tmp_path: Path, stood: int | None) -> None:
+    """It would be told only to its reader, later, that what it was to read is gone."""
+    table = make(tmp_path, True, {"bucket": "1", "write-only": "true"})
+    for value in range(4):
+        table.write_arrow(rows_of(table, k=1, v=value))
+    if stood is not None:
+        table.reset_consumer("me", stood)
+
+    def expire(k: int, operation: str, path: str) -> None:
+        if operation == "write":
+            table.expire_snapshots(retain_max=2, retain_min=1)
+
+    store = table.store
+    faulty = replace(store, env=replace(store.env, storage=FaultStorage(store.env.storage, expire)))
+    with pytest.raises(NotFoundError, match=r"expires while.*consumer=me, snapshot=2"):
+        reset_consumer(faulty, "me", 2)
+    assert table.consumers() == ({} if stood is None else {"me": stood})
 
 
 def test_a_consumer_keeps_what_tells_the_overwrite_that_it_reads_next(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.profile import seeds
 from tests.sim.storage import FaultStorage, MapStorage
 from tests.sim.test_gone import replace_table
-from tests.sim.test_interrupted import CHANGES, KINDS, copied, faults, rows_of, state, through
+from tests.sim.test_interrupted import CHANGES, KINDS, OPTIONS, SCHEMA, copied, faults, rows_of, state, through
 
 from bucketlake.catalog import Catalog
 from bucketlake.errors import BucketlakeError, NotFoundError
@@ -120,3 +120,45 @@ def test_what_comes_out_is_what_one_after_the_other_makes(seed: int) -> None:
             else:  # nothing that a table of its name would take for its own
                 left = [one for one in storage.files if "/schema/" in one or "/snapshot/snapshot-" in one]
                 assert not left, f"{said} {left}"
+
+
+@pytest.mark.parametrize("take", ["merge branch", "fast forward"])
+def test_a_branch_is_taken_over_while_its_rows_are_replaced_and_expire(take: str) -> None:
+    """What was read of it was published though its files were gone: nothing of the table could be read any more."""
+    made = MapStorage()
+    table = through(made).create_table("t", SCHEMA, ["p"], [], {**OPTIONS, "bucket": "-1"})
+    table.write_arrow(rows_of([1, 2], 1))
+    table.create_tag("v1", 1)
+    table.create_branch("dev", "v1")
+    table.with_options(branch="dev").write_arrow(rows_of([9], 3))
+    table.with_options(branch="dev").create_tag("theirs")
+    table.write_arrow(rows_of([4], 1))
+
+    def expire(catalog: Catalog) -> None:
+        branch = catalog.table("t").with_options(branch="dev")
+        branch.write_arrow(rows_of([77], 7), mode="overwrite")
+        branch.truncate()
+        branch.expire_snapshots(retain_max=1, retain_min=1)
+        branch.delete_tag("theirs")
+
+    def copy() -> MapStorage:
+        storage = MapStorage()
+        storage.files = dict(made.files)
+        return storage
+
+    plain = FaultStorage(copy())
+    BOTH[take](through(plain))
+    for at in range(0, len(plain.calls), 3):
+        storage, went = copy(), list[bool]()
+
+        def meanwhile(k: int, operation: str, path: str, storage: MapStorage = storage, at: int = at, went: Any = went):  # type: ignore[no-untyped-def]
+            if k == at and not went:
+                went.append(True)
+                assert done(expire, storage)
+                through(storage)
+
+        ended = done(BOTH[take], FaultStorage(storage, meanwhile))
+        found = through(storage).table("t")
+        for number in found.store.snapshot_ids():
+            assert found.to_arrow(scan_snapshot_id=number) is not None, f"{at} {plain.calls[at]}: {ended}"
+        state(storage)

@@ -74,13 +74,29 @@ def _told(store: Store, snapshot: Snapshot) -> int:
 
 
 def reset_consumer(store: Store, name: str, following: int | None) -> None:
-    """Let a consumer read a snapshot next, which must be there (NotFoundError); None: forget the consumer."""
+    """Let a consumer read a snapshot next, which must be there (NotFoundError); None: forget the consumer. Where the
+    snapshot expires before the consumer is there, which keeps it, the consumer stands where it stood."""
     path = store.paths.consumer(name)
     if following is None:
         store.env.storage.delete(path)
         return
     store.snapshot(following)
+    before = _bytes_of(store, path)
     advance_consumer(store, name, Place(following, overwrites=bool(store.options.get("streaming-read-overwrite"))))
+    if not store.has_snapshot(following):
+        if before is None:
+            store.env.storage.delete(path)
+        else:
+            store.env.storage.write(path, before)
+        what = "the snapshot expires while a consumer is put there"
+        raise NotFoundError(what, table=store.paths.root, consumer=name, snapshot=following)
+
+
+def _bytes_of(store: Store, path: str) -> bytes | None:
+    try:
+        return store.env.storage.read(path)
+    except NotFoundError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)

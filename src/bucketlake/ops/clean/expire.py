@@ -42,6 +42,7 @@ from bucketlake.ops.table.parallel import parallel
 from bucketlake.ops.table.publishing import write_hint
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
 from bucketlake.options.options import TableOptions
+from bucketlake.paths import MAIN
 from bucketlake.schema.schema import BucketMode
 from bucketlake.values import dataclass
 
@@ -343,7 +344,7 @@ def _within(store: Store, found: dict[int, Snapshot], end: int) -> int:
 def _expire(store: Store, config: ExpireConfig, span: Span) -> ExpireResult:
     """Names first, then files: see the head of this module."""
     assert span.kept is not None
-    marks = _marks(store)
+    marks = _marks(store, span.gone)
     removal = snapshots_removal(store, span, marks.tags)
     if span.decoupled:
         _write_changelogs(store, span.gone)
@@ -351,7 +352,7 @@ def _expire(store: Store, config: ExpireConfig, span: Span) -> ExpireResult:
     went = take_names(store, [(snapshot.id, snapshot) for snapshot in span.gone], span.kept.id)
     if went < len(span.gone):
         return ExpireResult(went)
-    while (seen := _marks(store)) != marks:  # new ones, and tags that were moved under their names
+    while (seen := _marks(store, span.gone)) != marks:  # new ones, and tags that were moved under their names
         marks = seen
         removal = snapshots_removal(store, span, marks.tags)
     kept = store.find_snapshot(span.kept.id)
@@ -364,11 +365,11 @@ def _expire(store: Store, config: ExpireConfig, span: Span) -> ExpireResult:
 
 @dataclass(frozen=True, slots=True)
 class _Marks:
-    """All that may keep files of a snapshot alive: what tags hold, by name; of each branch its oldest snapshot and what
-    its tags hold."""
+    """All that may keep files of a snapshot alive: what tags hold, by name; of each other branch its oldest snapshot,
+    what its tags hold, and which of those that go it has as well, since a fast-forward."""
 
     tagged: dict[str, Snapshot]
-    branches: dict[str, tuple[Snapshot | None, dict[str, Snapshot]]]
+    branches: dict[str, tuple[Snapshot | None, dict[str, Snapshot], tuple[int, ...]]]
 
     @property
     def tags(self) -> list[Snapshot]:
@@ -376,9 +377,14 @@ class _Marks:
         return list(self.tagged.values())
 
 
-def _marks(store: Store) -> _Marks:
-    others = {name: store.on_branch(name) for name in store.branches()}
-    return _Marks(store.tags(), {name: (one.earliest_snapshot(), one.tags()) for name, one in others.items()})
+def _marks(store: Store, gone: Sequence[Snapshot]) -> _Marks:
+    names = [name for name in (MAIN, *store.branches()) if name != store.branch_name]
+    return _Marks(store.tags(), {name: _marks_of(store.on_branch(name), gone) for name in names})
+
+
+def _marks_of(branch: Store, gone: Sequence[Snapshot]) -> tuple[Snapshot | None, dict[str, Snapshot], tuple[int, ...]]:
+    both = [one.id for one in gone if branch.find_snapshot(one.id) == one]
+    return branch.earliest_snapshot(), branch.tags(), tuple(both)
 
 
 def _write_changelogs(store: Store, snapshots: Sequence[Snapshot]) -> None:

@@ -30,6 +30,7 @@ from bucketlake.errors import (
 )
 from bucketlake.format.metadata.manifest import ManifestEntry
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
+from bucketlake.ops.clean.removal import delete_name
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.commit.strays import remove_from_gone
@@ -46,6 +47,9 @@ from bucketlake.ops.table.remedies import branch_remedy
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
 from bucketlake.paths import MAIN
 from bucketlake.schema.schema import TableSchema
+from bucketlake.values import dataclass
+
+ATTEMPTS = 20  # commits to a branch that whoever takes it over chases
 
 
 def has_branch(store: Store, name: str) -> bool:
@@ -64,7 +68,9 @@ def create_branch(store: Store, name: str, tag: str | None = None, *, if_absent:
     if has_branch(store, name) and any(True for _ in store.env.storage.walk(folder)):
         if if_absent:
             return False
-        raise AlreadyExistsError(f"Branch name '{name}' already exists.", table=store.paths.root)
+        whole = store.on_branch(name).schema_ids()
+        remedy = None if whole else "it has no schema: unless it is being made right now, delete it and call again"
+        raise AlreadyExistsError(f"Branch name '{name}' already exists.", table=store.paths.root, remedy=remedy)
     held = None if tag is None else store.tag(tag)
     if by_catalog(store, "create_branch", name=name, tag=tag):
         return True
@@ -177,7 +183,8 @@ def _require(store: Store, name: str) -> None:
 
 def fast_forward(store: Store, name: str) -> None:
     """Give this branch, mostly the main one, the history of another: its own snapshots, tags and schemas from the
-    other's first snapshot on go, and the other's take their place, oldest first.
+    other's first snapshot on go, and the other's take their place, oldest first. What expires on the other meanwhile
+    is not taken, nor what lies before it.
 
     Errors: InvalidError, NotFoundError (also where the table is dropped meanwhile), CorruptError where the branch has
     schemas or metadata of its newest snapshot, or one of the two a tag, that cannot be read; ConflictError where a
@@ -192,20 +199,62 @@ def fast_forward(store: Store, name: str) -> None:
         raise InvalidError(f"Fast-forward from the current branch '{name}' is not allowed.")
     _require(store, name)
     branch = store.on_branch(name)
+    for _ in range(ATTEMPTS):
+        line = _line_of(branch, name)
+        if by_catalog(store, "forward_branch", name=name):
+            return
+        with guarded(branch, "fast-forward-", line.newest):
+            if _is_newest(branch, line.newest):
+                _take_over(store, branch, line)
+                return
+    raise _commits_faster(branch)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """What a fast-forward takes of a branch: snapshots, oldest first, schemas as they are stored, what tags hold."""
+
+    snapshots: list[Snapshot]
+    schemas: dict[int, bytes]
+    tags: dict[str, Snapshot]
+
+    @property
+    def newest(self) -> Snapshot:
+        """The last snapshot."""
+        return self.snapshots[-1]
+
+
+def _line_of(branch: Store, name: str) -> _Line:
+    """All of it, read before anything goes."""
     taken = list(branch.snapshots())
     if not taken:
         raise InvalidError(f"Cannot fast forward branch {name}, because it does not have snapshot.")
-    schemas, tags = _schemas_for(branch, taken, name), branch.tags()  # all of it, before anything goes
-    require_metadata(branch, taken[-1])
-    if by_catalog(store, "forward_branch", name=name):
-        return
+    line = _Line(taken, _schemas_for(branch, taken, name), branch.tags())
+    require_metadata(branch, line.newest)
+    return line
+
+
+def _is_newest(branch: Store, snapshot: Snapshot) -> bool:
+    """Whether a snapshot that a tag of ours holds is still a branch's newest: then no expiry that began before the tag
+    was there takes a file that is live in it."""
+    found = branch.latest_snapshot()
+    return found is not None and found == snapshot
+
+
+def _commits_faster(branch: Store) -> ConflictError:
+    what = "writers of the branch commit faster than it is taken over"
+    return ConflictError(what, table=branch.paths.root, branch=branch.branch_name, remedy="stop them, or again")
+
+
+def _take_over(store: Store, branch: Store, line: _Line) -> None:
+    taken, schemas = line.snapshots, line.schemas
     base, own = _common(store, taken[0]), _own_schemas(store)
     store.tags()  # which of them go must be known by then
     shared = {number: data for number, data in own.items() if schemas.get(number) == data}
     brought = {store.paths.schema(number): data for number, data in schemas.items() if number not in shared}
-    brought |= {store.paths.tag(tag): encode_snapshot(held) for tag, held in tags.items()}
+    brought |= {store.paths.tag(tag): encode_snapshot(held) for tag, held in line.tags.items()}
     said = "the table's own snapshots may be gone, and not all of the branch's there"
-    begun = already_done(said, "fast-forward again", table=store.paths.root, branch=name)
+    begun = already_done(said, "fast-forward again", table=store.paths.root, branch=branch.branch_name)
     try:
         with nullcontext() if base is None else guarded(store, "fast-forward-", base), begun:
             take_after(store, base)
@@ -213,14 +262,33 @@ def fast_forward(store: Store, name: str) -> None:
                 write_hint(store, store.paths.earliest_hint, taken[0].id)
             drop_tags_after(store, taken[0].id - 1 if base is None or base.id < taken[0].id else taken[0].id)
             _take_schemas(store, schemas, own, taken[0].schema_id)
-            _take_snapshots(store, [one for one in taken if base is None or one.id > base.id])
-            write_hint(store, store.paths.latest_hint, taken[-1].id)
-            for tag, held in tags.items():
+            new = [one for one in taken if base is None or one.id > base.id]
+            _take_snapshots(store, new)
+            write_hint(store, store.paths.latest_hint, line.newest.id)
+            for tag, held in line.tags.items():
                 store.env.storage.write(store.paths.tag(tag), encode_snapshot(held))
+            _drop_expired(store, branch, new, line.tags)
     except BucketlakeError:
         _refuse_gone(store, shared, brought, taken)
         raise
     _refuse_gone(store, shared, brought, taken)
+
+
+def _drop_expired(store: Store, branch: Store, taken: Sequence[Snapshot], tags: Mapping[str, Snapshot]) -> None:
+    """Take away what has expired on the branch since it was read, and all before it, since a history has no gaps; and
+    tags that were deleted there. Whoever took them away looked for what needs their files before they were here. A
+    branch that was deleted leaves its files."""
+    for tag, held in tags.items():
+        if branch.find_tag(tag) is None and has_branch(store, branch.branch_name) and not is_held(store, held, tag):
+            store.env.storage.delete(store.paths.tag(tag))
+    there = branch.snapshot_ids()
+    expired = [one.id for one in taken[:-1] if there and one.id not in there]
+    if not expired:
+        return
+    for number in store.snapshot_ids():
+        if number <= expired[-1]:
+            delete_name(store, store.paths.snapshot(number))
+    write_hint(store, store.paths.earliest_hint, store.snapshot_ids()[0])
 
 
 def _own_schemas(store: Store) -> dict[int, bytes]:
@@ -335,22 +403,33 @@ def merge_branch(store: Store, source: str, target: str, opened: Callable[[str],
         )
     if ours.schema.fields != theirs.schema.fields:
         raise InvalidError(f"Cannot merge branch '{source}' into '{target}', schema mismatch.", table=store.paths.root)
-    newest = theirs.latest_snapshot()
-    assert newest is not None
+    for _ in range(ATTEMPTS):
+        newest = theirs.latest_snapshot()
+        assert newest is not None
+        with guarded(theirs, "merge-", newest):
+            if _is_newest(theirs, newest):
+                return _appended(ours, theirs, newest)
+    raise _commits_faster(theirs)
+
+
+def _appended(ours: Store, theirs: Store, newest: Snapshot) -> Snapshot | None:
+    """Append the files of a branch's newest snapshot that ours has not."""
+    source, target = theirs.branch_name, ours.branch_name
     files = {entry_name(entry): _without_ids(entry) for entry in live_entries(theirs, newest)}
     last = ours.latest_snapshot()
     assert last is not None
     if files.keys() <= {entry_name(entry) for entry in live_entries(ours, last)}:
         return None
-    _check_file_schemas(source, target, stores, files.values())
+    _check_file_schemas(source, target, {source: theirs, target: ours}, files.values())
 
     def plan(view: View) -> Changes:
         if not is_held(theirs, newest, ""):  # deleted: its files are orphans, and may go
-            raise NotFoundError(f"Branch '{source}' has changed meanwhile.", table=store.paths.root, snapshot=newest.id)
+            root = theirs.paths.root
+            raise NotFoundError(f"Branch '{source}' has changed meanwhile.", table=root, snapshot=newest.id)
         live = {entry_name(entry) for entry in view.entries(None)}
         return Changes(tuple(entry for place, entry in files.items() if place not in live))
 
-    user = f"merge-branch-{store.env.clock.new_uuid()}"
+    user = f"merge-branch-{ours.env.clock.new_uuid()}"
     request = Request(CommitName(0, user, BATCH_COMMIT_IDENTIFIER, CommitKind.APPEND), plan, operation="WRITE")
     return Publisher(ours).publish(request)
 
