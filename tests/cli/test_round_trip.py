@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import os
+import threading
 from decimal import Decimal
 from pathlib import Path
 
@@ -92,3 +94,31 @@ def test_texts_that_are_no_such_values(
     refused = run("import", "t.csv", "--type", f"v={kind}", warehouse="wh")
     assert (refused.status, "a value that its column cannot hold" in refused.err) == (1, True), refused.err
     assert not Path("wh/default.db/t").exists()
+
+
+def test_a_pipe_says_nothing_twice(run: Run, tmp_path: Path) -> None:
+    """A file is looked at before it is read: of a pipe the rows that were looked at were lost, or all of them."""
+    ours, theirs = os.pipe()
+    text = "id,v\n" + "".join(f"{number},{'x' * 1000}\n" for number in range(9000))  # more than is read at a time
+    pipe = os.fdopen(theirs, "wb", buffering=0)
+    writer = threading.Thread(target=lambda: (pipe.write(text.encode()), pipe.close()), daemon=True)
+    writer.start()
+    given = run("import", f"/dev/fd/{ours}", "t", "--format", "csv", "-k", "id", "--json", warehouse=str(tmp_path))
+    os.close(ours)
+    writer.join()
+    assert given.json["rows"] == 9000, given.err
+    assert run("cat", "t", "--where", "id IN (0, 8999)", "--json", warehouse=str(tmp_path)).out.count('"id"') == 2
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_what_is_no_file_is_written_to_and_not_replaced(run: Run, own: str, tmp_path: Path, form: str) -> None:
+    """`export t /dev/null --overwrite` by somebody who may do all put a file in the place of the device."""
+    path = tmp_path / f"fifo.{form}"
+    os.mkfifo(path)
+    found: list[bytes] = []
+    reader = threading.Thread(target=lambda: found.append(path.read_bytes()), daemon=True)
+    reader.start()
+    given = run("export", "db.days", str(path), "--overwrite", warehouse=own)
+    reader.join(30)
+    assert (given.status, given.out, path.is_fifo()) == (0, "", True), given.err
+    assert found and (found[0].count(b"\n") == 4 if form == "csv" else found[0].startswith(b"PAR1"))

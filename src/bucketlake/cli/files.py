@@ -24,7 +24,19 @@ from bucketlake.errors import AlreadyExistsError
 from bucketlake.lazy import pq
 from bucketlake.values import dataclass
 
-__all__ = ["FILE_FORMATS", "Shape", "Target", "format_of", "is_known", "is_standard", "place_of", "size_of", "written"]
+__all__ = [
+    "FILE_FORMATS",
+    "Shape",
+    "Target",
+    "format_of",
+    "is_known",
+    "is_open",
+    "is_pipe",
+    "is_standard",
+    "place_of",
+    "size_of",
+    "written",
+]
 
 FILE_FORMATS = ("parquet", "csv", "json", "jsonl", "arrow")
 _SUFFIXES = {
@@ -80,6 +92,11 @@ def is_standard(path: str) -> bool:
     return path == "-"
 
 
+def is_pipe(storage: Storage, path: str) -> bool:
+    """Whether it is a pipe or a device of this machine."""
+    return isinstance(storage, LocalStorage) and user_files.is_stream(path)
+
+
 def place_of(path: str, options: Mapping[str, str]) -> tuple[Storage, str]:
     """The storage that a file lies in, and its path there. `options`: of the warehouse, whose store it may be."""
     return storage_for(path, options)
@@ -95,6 +112,11 @@ class Target:
     replace: bool = False
 
 
+def is_open(target: Target) -> bool:
+    """Whether rows go into what is there, as standard output, a pipe or a device, which they may share with answers."""
+    return is_standard(target.path) or is_pipe(*place_of(target.path, target.options))
+
+
 def size_of(target: Target) -> int | None:
     """Bytes of the file that was written; None where it has gone again."""
     storage, path = place_of(target.path, target.options)
@@ -103,7 +125,7 @@ def size_of(target: Target) -> int | None:
 
 
 class _Standard:
-    """Standard output, which may be a pipe, as a file that knows how far it is."""
+    """Standard output, a pipe or a device as a file that knows how far it is."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream, self._at = stream, 0
@@ -161,6 +183,10 @@ def _opened(target: Target) -> Iterator[Any]:
         sys.stdout.buffer.flush()
         return
     storage, path = place_of(target.path, target.options)
+    if is_pipe(storage, path):
+        with user_files.stream(path, "wb") as out:
+            yield _Standard(out)
+        return
     if not target.replace and storage.info(path) is not None:
         raise AlreadyExistsError("the file is there", path=path, remedy="name another one, or add --overwrite")
     if isinstance(storage, LocalStorage):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bucketlake.cli import files, infer, loading, sources
     from bucketlake.cli.loading import Incoming
     from bucketlake.cli.sources import Source
+    from bucketlake.env.storage import Storage
     from bucketlake.ops.check import remedy as remedies
     from bucketlake.ops.migrate import source as migrating
     from bucketlake.table import Table
@@ -192,11 +193,18 @@ def _sources(given: Import, name: str) -> list[Source]:
     if info is None:
         raise InvalidError("no such file", path=path, remedy="look at the path")
     if not info.is_dir:
-        return [sources.Source(path, files.format_of(path, given.format), storage)]
+        return [_source(given, storage, path)]
     migrating.refuse_tables(storage, path)
     inside = sorted(one.path for one in storage.list(path) if not one.is_dir and one.name[:1] not in "._")
     told = [one for one in inside if given.format or files.is_known(one)]
-    return [sources.Source(one, files.format_of(one, given.format), storage) for one in told]
+    return [_source(given, storage, one) for one in told]
+
+
+def _source(given: Import, storage: Storage, path: str) -> Source:
+    shape = files.format_of(path, given.format)
+    if files.is_pipe(storage, path):  # it says nothing twice
+        return sources.Source(path, shape, None, sources.spooled(path))
+    return sources.Source(path, shape, storage)
 
 
 def _tell(meter: Meter) -> Callable[[Source, int], None]:

@@ -150,13 +150,14 @@ class Export(Reading, Travel, WithJson):
 def export(given: Export) -> Facts | None:
     """Write rows to a file: parquet, CSV, JSON or Arrow.
 
-    The file is there whole or not at all. `.gz`, `.zst` and `.bz2` behind .csv and .jsonl pack it.
+    The file is there whole or not at all; pipes and devices are written to, not replaced. `.gz`, `.zst` and `.bz2`
+    behind .csv and .jsonl pack it.
     """
     shape = files.format_of(given.output, given.format)
     found = given.opened()
     target = files.Target(given.output, shape, given.catalog.options, given.overwrite)
     answer = _saved(_rows(found, given, given.travel()), target, _stored(found, given.travel()))
-    if not files.is_standard(given.output):
+    if not files.is_open(target):
         return answer
     given.console.note(" ".join(answer.text or ()))
     return None
@@ -180,7 +181,7 @@ def _saved(rows: Streamed, target: files.Target, meter: Meter) -> Facts:
                 meter.add(units=0, rows=batch.num_rows)
     finally:
         meter.finish()
-    bytes_ = None if files.is_standard(target.path) else files.size_of(target)
+    bytes_ = None if files.is_open(target) else files.size_of(target)
     told = f"{count(records, 'row')} to {target.path}" + ("" if bytes_ is None else f", {size_text(bytes_)}")
     return Facts(
         {"file": target.path, "format": target.shape.form, "rows": records, "bytes": bytes_}, text=[clean(told)]
@@ -191,7 +192,7 @@ EXPORTED = columns(
     file="where the rows went",
     format="parquet, csv, json, jsonl or arrow",
     rows="count: rows written",
-    bytes="size: of the file; null for standard output",
+    bytes="size: of the file; null for standard output, pipes and devices",
 )
 
 

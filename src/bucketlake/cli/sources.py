@@ -4,7 +4,7 @@
     read_native                      rows of parquet and Arrow
     read_text                        of CSV, every column as text, null where nothing stands
 
-Standard input is read once, to a file of this machine's own that nobody else sees.
+Standard input and pipes are read once, to a file of this machine's own that nobody else sees.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import io
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import field
 from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 
 from bucketlake.cli.files import Shape
+from bucketlake.env import user_files
 from bucketlake.env.storage import Storage
 from bucketlake.errors import BucketlakeError, InvalidError
 from bucketlake.format.data.row_groups import read_row_groups
@@ -67,8 +68,8 @@ class Passed:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One file. `storage`: where it lies; None: `held`, which was read from standard input. `passed`: bytes read so
-    far, one number."""
+    """One file. `storage`: where it lies; None: `held`, which was read from standard input or a pipe. `passed`: bytes
+    read so far, one number."""
 
     path: str
     shape: Shape
@@ -105,11 +106,13 @@ class Source:
         return 0 if info is None else info.size
 
 
-def spooled() -> BinaryIO:
-    """Standard input as a file that can be read more than once."""
+def spooled(path: str | None = None) -> BinaryIO:
+    """Standard input, or a pipe, as a file that can be read more than once."""
     held = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115
-    while block := sys.stdin.buffer.read(1 << 20):
-        held.write(block)
+    with ExitStack() as stack:
+        given = sys.stdin.buffer if path is None else stack.enter_context(user_files.stream(path, "rb"))
+        while block := given.read(1 << 20):
+            held.write(block)
     return held
 
 

@@ -1,19 +1,21 @@
-"""Small files of the user on this machine, not of a warehouse: settings that nobody else may read.
+"""Files of the user on this machine, not of a warehouse: settings that nobody else may read, rows that come or go.
 
-A file is replaced whole: who reads it at the same time sees the old or the new one.
+A file is replaced whole: who reads it at the same time sees the old or the new one. Bytes of pipes and devices come
+once, and they are written to, never replaced.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from bucketlake.errors import StorageError
 from bucketlake.lazy import tempfile
 
-__all__ = ["read", "replacing", "write_private"]
+__all__ = ["is_stream", "read", "replacing", "stream", "write_private"]
 
 
 def read(path: str) -> str | None:
@@ -25,6 +27,24 @@ def read(path: str) -> str | None:
         return None
     except OSError as error:
         raise StorageError("cannot read", path=path, reason=error.strerror) from error
+
+
+def is_stream(path: str) -> bool:
+    """Whether a path is a pipe, a device or a terminal: neither a file that can be read again or replaced, nor a
+    folder."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+
+def stream(path: str, mode: str) -> BinaryIO:
+    """A pipe or a device, opened to read ("rb") or to write ("wb"). StorageError."""
+    try:
+        return cast("BinaryIO", open(path, mode))
+    except OSError as error:
+        raise StorageError("cannot open", path=path, reason=error.strerror) from error
 
 
 def write_private(path: str, text: str) -> None:
