@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import sys
@@ -134,3 +135,30 @@ def test_colours_and_width_of_a_terminal(many: str, more: dict[str, str], colour
     assert (b"\x1b[1m" in text) == coloured
     plain = text.decode().replace("\x1b[1m", "").replace("\x1b[0m", "")
     assert "…" in plain
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("tables -w {many}", b"error: No space left on device"),
+        ("tables --json -w {many}", b'"what": "No space left on device"'),
+        ("--version", b"error: No space left on device"),
+    ],
+)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_behind_the_output(many: str, words: str, told: bytes, unbuffered: str) -> None:
+    with open("/dev/full", "wb") as full:
+        given = [*COMMAND, *words.format(many=many).split()]
+        run = subprocess.run(given, stdout=full, stderr=subprocess.PIPE, env=environment(PYTHONUNBUFFERED=unbuffered))
+    assert run.returncode == 1 and told in run.stderr
+    assert run.stderr.count(b"No space") == 1 and b"File" not in run.stderr
+
+
+def test_streams_that_the_caller_closed(many: str) -> None:
+    """Their numbers are no file's of a table, and what a library prints is in none."""
+    code = "import os, sys; from bucketlake.cli import main; status = main(); "
+    code += "print(status, *(os.readlink(f'/proc/self/fd/{n}') for n in range(3)), file=open(os.environ['TOLD'], 'w'))"
+    told = Path(many) / "told"
+    words = f"{shlex.quote(sys.executable)} -c {shlex.quote(code)} cat nowhere -w {many} <&- >&- 2>&-"
+    subprocess.run(["sh", "-c", words], check=True, env=environment(TOLD=str(told)))
+    assert told.read_text().split() == ["1", *["/dev/null"] * 3]

@@ -27,7 +27,7 @@ from bucketlake.cli.grammar import (
     get_current_context,
     parameter,
 )
-from bucketlake.cli.output import DONE, FAILED, INTERRUPTED, PIPE, USAGE
+from bucketlake.cli.output import DONE, FAILED, INTERRUPTED, PIPE, USAGE, Console, drop_output
 from bucketlake.cli.text import clean, look_of
 
 __all__ = ["FAMILIES", "build", "run"]
@@ -135,18 +135,38 @@ def run(arguments: Sequence[str], alone: bool = False) -> int:
         if alone:
             _spare_pandas(_asked_for(arguments))
         found: Any = app(args=list(arguments), prog_name=PROGRAM, standalone_mode=False)
-        sys.stdout.flush()
-        return found if isinstance(found, int) else DONE
+        return _flushed(found if isinstance(found, int) else DONE)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else FAILED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
         return PIPE
+    except OSError as error:
+        return _unwritten(error)
     except (KeyboardInterrupt, Abort):
         print("\ninterrupted", file=sys.stderr)
         return INTERRUPTED
     except ClickException as error:
         return _misused(error, "--json" in arguments)
+
+
+def _flushed(status: int) -> int:
+    """The status, once the whole answer is written. Where its disk is full that is told, unless it was."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if status == DONE:
+            return _unwritten(error)
+        drop_output()
+    return status
+
+
+def _unwritten(error: OSError) -> int:
+    """Say that the answer cannot be written, and see that Python does not try again as it ends; the exit status."""
+    drop_output()
+    return Console().failure(error)
 
 
 def _misused(error: ClickException, as_json: bool) -> int:

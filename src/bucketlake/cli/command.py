@@ -23,7 +23,7 @@ from bucketlake.cli import grammar
 from bucketlake.cli.answer import Answer, Column, UsageError
 from bucketlake.cli.ending import interrupt
 from bucketlake.cli.grammar import Abort, Exit, Option, get_current_context
-from bucketlake.cli.output import FAILED, FORMATS, INTERRUPTED, PIPE, Console
+from bucketlake.cli.output import FAILED, FORMATS, INTERRUPTED, PIPE, Console, drop_output
 from bucketlake.errors import is_interrupt
 from bucketlake.values import dataclass
 
@@ -233,10 +233,7 @@ def _interrupted(given: Arguments, status: int = INTERRUPTED) -> int:
 
 def _nobody_reads() -> int:
     """The reader of our output has gone, as `head` does: end without a word, as other programs do."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):
-        return FAILED
+    drop_output()
     return PIPE
 
 

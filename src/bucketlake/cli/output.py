@@ -15,6 +15,7 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 else:
     row_output = lazy("bucketlake.cli.rows")
 
-__all__ = ["DONE", "FAILED", "FORMATS", "INTERRUPTED", "PIPE", "USAGE", "Console", "confirmed", "told"]
+__all__ = ["DONE", "FAILED", "FORMATS", "INTERRUPTED", "PIPE", "USAGE", "Console", "confirmed", "drop_output", "told"]
 
 DONE, FAILED, USAGE, INTERRUPTED, PIPE = 0, 1, 2, 130, 141
 FORMATS = ("table", "json", "jsonl", "csv", "arrow")
@@ -202,6 +203,12 @@ def _flat(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return document(value) if isinstance(value, (list, Mapping)) else str(value)
+
+
+def drop_output() -> None:
+    """What is left of standard output, which cannot be written, leads nowhere."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def confirmed(question: str, yes: bool, remedy: str = "add --yes, or look with --dry-run first") -> None:
