@@ -147,8 +147,13 @@ def _column(item: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]
 
 def schemas(registry: Registry, numbers: Sequence[int]) -> dict[int, Known]:
     """The schemas of these numbers. Errors: InvalidError for a number that the registry does not know, StorageError
-    where it does not answer."""
-    return {number: known_schema(_asked(registry, number)) for number in numbers}
+    where it does not answer, UnsupportedError and CorruptError for a schema that is not read, or is none."""
+    return {number: _read(_asked(registry, number), number) for number in numbers}
+
+
+def _read(text: str, number: int) -> Known:
+    with decoding("what the schema registry gives is no Avro schema", None, id=number):
+        return known_schema(text)
 
 
 def _asked(registry: Registry, number: int) -> str:
@@ -168,7 +173,7 @@ def _fetched(registry: str, number: int) -> str:
     try:
         found = json.loads(answer.body)
         text, kind = found["schema"], found.get("schemaType") or "AVRO"
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StorageError("not what a schema registry answers", id=number, reason=str(error)) from error
     if kind != "AVRO":
         raise UnsupportedError("the schema of a message is not an Avro schema", id=number, type=str(kind)[:50])

@@ -375,7 +375,7 @@ def _noticed(wanted: _Wanted, row: Any, modes: frozenset[str]) -> str | None:
         try:
             keys = tuple(str(key) for key in json.loads(row["keys"] or "[]"))
             columns = columns_of(row["names"], row["types"], modes)
-        except (InvalidError, ValueError, TypeError, KeyError, AttributeError):
+        except (InvalidError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return "its schema cannot be read"
         if not columns:
             return "it has no column"

@@ -76,7 +76,7 @@ def load() -> Settings:
         }
         default = found.get("default")
         return Settings(None if default is None else _text(default), named)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidError(
             "not a configuration of bucketlake", path=path(), remedy="mend or remove the file"
         ) from error

@@ -84,7 +84,7 @@ def _read(path: str) -> list[dict[str, Any]]:
         raise InvalidError("no such file", path=path)
     try:
         found = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidError("not JSON", path=path, reason=str(error)) from error
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise InvalidError("not a list of rules", path=path, remedy='[{"action": "compact", "every": "1 min"}, …]')

@@ -16,7 +16,7 @@ import json
 from bucketlake.env.env import Env
 from bucketlake.errors import CorruptError, NotFoundError
 from bucketlake.file_names import number_of
-from bucketlake.format.guard import decoding, json_object
+from bucketlake.format.guard import LARGEST_LONG, decoding, json_object
 from bucketlake.values import dataclass
 
 FOLDER = ".bucketlake/maintenance"
@@ -60,7 +60,8 @@ class Lease:
         return None
 
     def hold(self) -> bool:
-        """Take or keep the lease; whether it is ours. A lease that has most of its time left is not written anew."""
+        """Take or keep the lease; whether it is ours. A lease that has most of its time left is not written anew.
+        Errors: StorageError, CorruptError."""
         now = self._clock.now_millis()
         mine = self._mine
         if mine is not None and self._millis // 2 < mine.until - now <= self._millis:
@@ -71,6 +72,9 @@ class Lease:
             self._mine = None
             return False
         number = 1 if found is None else found.number + 1
+        if found is not None and number > LARGEST_LONG:
+            what = "no number is left behind that of a lease"
+            raise CorruptError(what, path=self._path(found.number), remedy="remove the file: no maintainer wrote it")
         wanted = Held(number, self.holder, now + self._millis)
         text = json.dumps({"holder": wanted.holder, "until": wanted.until})
         if not self._storage.put_if_absent(self._path(number), text.encode()):
@@ -87,7 +91,7 @@ class Lease:
     def release(self) -> None:
         """Let others have it at once, if it is still ours."""
         found = self.current()
-        if self._mine is not None and found is not None and found.holder == self.holder:
+        if self._mine is not None and found is not None and found.holder == self.holder and found.number < LARGEST_LONG:
             text = json.dumps({"holder": self.holder, "until": 0})
             self._storage.put_if_absent(self._path(found.number + 1), text.encode())
             self._storage.delete(self._path(found.number))

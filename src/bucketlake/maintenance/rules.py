@@ -42,6 +42,12 @@ class Rule:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        texts = {"action": self.action, "tables": self.tables, "excluding": self.excluding, "every": self.every}
+        check_types(str, "give a text", **texts)
+        check_types((str, type(None)), "give a time, such as '1 h'", idle=self.idle)
+        numbers = {"sorted_runs": self.sorted_runs, "small_files": self.small_files}
+        check_types((int, type(None)), "give a whole number", **numbers)
+        check_types(Mapping, "give options by their names", options=self.options)
         if self.action not in ACTIONS:
             raise InvalidError("unknown action of a maintenance rule", action=self.action, known=list(ACTIONS))
         check_flags(full=self.full)
@@ -56,7 +62,7 @@ class Rule:
         given = [name for name, value in own.items() if value not in (None, False)]
         if given and self.action != "compact":
             raise InvalidError("these are for the action compact", action=self.action, given=given)
-        for name, least in (("sorted_runs", self.sorted_runs), ("small_files", self.small_files)):
+        for name, least in numbers.items():
             if least is not None and least < 1:
                 raise InvalidError("a trigger is at least 1", rule=self.action, trigger=name, given=least)
         if self.idle is not None:

@@ -53,7 +53,7 @@ def _note(store: Store, path: str) -> tuple[int | None, bool]:
     """(the batch begun last, whether it is said to be done); nothing is known from a note that is damaged or gone."""
     try:
         found = json_object(store.env.storage.read(path, 0, NOTE_BYTES))
-    except (BucketlakeError, ValueError):
+    except (BucketlakeError, ValueError, RecursionError):
         return None, False
     batch = found.get("batch")
     return (batch if isinstance(batch, int) and not isinstance(batch, bool) else None), found.get("done") is True

@@ -20,11 +20,11 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from itertools import pairwise
-from typing import Any
 from zlib import crc32
 
 from bucketlake.errors import CorruptError
 from bucketlake.file_names import check_names
+from bucketlake.format.guard import decoding, json_object
 from bucketlake.lazy import np, npt, pa
 from bucketlake.values import dataclass
 
@@ -109,10 +109,10 @@ def encode_key_index(index: KeyIndexFile) -> bytes:
 def decode_key_index(data: bytes, path: str) -> KeyIndexFile:
     """The list file's content. CorruptError for one that is damaged, or of another version."""
     head, _, body = data.partition(b"\n")
-    try:
-        if json.loads(head)["checksum"] != crc32(body):
+    with decoding("not a key index", path):
+        if json_object(head)["checksum"] != crc32(body):
             raise CorruptError("the checksum of a key index does not match", path=path)
-        tree: dict[str, Any] = json.loads(body)
+        tree = json_object(body)
         if tree["version"] != VERSION:
             raise CorruptError("a key index of another version", path=path, version=tree["version"])
         check_names([file["name"] for files in tree["layers"] for file in files], path)
@@ -126,8 +126,6 @@ def decode_key_index(data: bytes, path: str) -> KeyIndexFile:
             tuple(tree["counts"]),
             tuple(Layer(tuple(LayerFile(**file) for file in files)) for files in tree["layers"]),
         )
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptError("not a key index", path=path, detail=str(error)) from error
 
 
 # ---- directories

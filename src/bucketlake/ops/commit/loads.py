@@ -373,7 +373,10 @@ def _told(file: SourceFile) -> dict[str, Any]:
 
 
 def _file_of(found: Any) -> SourceFile:
-    return SourceFile(str(found["filePath"]), int(found["fileSize"]), int(found["lastModified"]))
+    path = found["filePath"]
+    if not text(path):
+        raise ValueError(f"filePath is {path!r:.100}")
+    return SourceFile(path, int(found["fileSize"]), int(found["lastModified"]))
 
 
 def _hash(path: str) -> str:

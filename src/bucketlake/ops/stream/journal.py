@@ -17,7 +17,7 @@ from typing import Any
 from bucketlake.env.env import Env
 from bucketlake.errors import ConflictError, CorruptError, InvalidError, NotFoundError
 from bucketlake.file_names import number_of
-from bucketlake.format.guard import decoding, json_object
+from bucketlake.format.guard import LARGEST_LONG, decoding, json_object
 from bucketlake.ops.stream.position import Position
 from bucketlake.values import dataclass
 
@@ -58,7 +58,13 @@ class Journal:
         return None if self._last is None else self._last.end
 
     def begin(self, start: Position, end: Position) -> Begun:
-        """Note the next batch. ConflictError where another process has done so."""
+        """Note the next batch. ConflictError where another process has done so; CorruptError behind the last number."""
+        if self._done == LARGEST_LONG:
+            raise CorruptError(
+                "no number is left behind that of a batch",
+                path=self._path("commits", self._done),
+                remedy="restore the checkpoint, or begin with a new one",
+            )
         batch = Begun(self._done + 1, start, end)
         note = json.dumps({"start": start.as_offset(), "end": end.as_offset()}).encode()
         if not self._env.storage.put_if_absent(self._path("offsets", batch.number), note):

@@ -239,7 +239,7 @@ def _told_watermark(query: Any) -> int | None:
 
 def _watermark(note: bytes) -> int | None:
     lines = note.split(b"\n", 2)
-    with suppress(ValueError, TypeError, AttributeError):
+    with suppress(ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         millis = int(json.loads(lines[1]).get("batchWatermarkMs") or 0) if len(lines) > 1 else 0
         return millis if millis > 0 else None
     return None
