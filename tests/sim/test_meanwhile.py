@@ -148,7 +148,7 @@ def test_a_branch_is_taken_over_while_its_rows_are_replaced_and_expire(take: str
 
     plain = FaultStorage(copy())
     BOTH[take](through(plain))
-    for at in range(0, len(plain.calls), 3):
+    for at in range(0, len(plain.calls), 5):
         storage, went = copy(), list[bool]()
 
         def meanwhile(k: int, operation: str, path: str, storage: MapStorage = storage, at: int = at, went: Any = went):  # type: ignore[no-untyped-def]
@@ -162,3 +162,23 @@ def test_a_branch_is_taken_over_while_its_rows_are_replaced_and_expire(take: str
         for number in found.store.snapshot_ids():
             assert found.to_arrow(scan_snapshot_id=number) is not None, f"{at} {plain.calls[at]}: {ended}"
         state(storage)
+
+
+def test_a_branch_that_is_deleted_while_it_expires_is_gone() -> None:
+    """The hint where its history begins made its folder anew: a branch that could be neither opened nor made again."""
+
+    def expire(catalog: Catalog) -> None:
+        catalog.table("t").with_options(branch="dev").expire_snapshots(retain_max=1, retain_min=1)
+
+    plain = FaultStorage(copied("append"))
+    expire(through(plain))
+    for at in range(len(plain.calls) * 3 // 4, len(plain.calls)):
+        storage, went = copied("append"), list[bool]()
+
+        def meanwhile(k: int, operation: str, path: str, storage: MapStorage = storage, at: int = at, went: Any = went):  # type: ignore[no-untyped-def]
+            if k == at and not went:
+                went.append(done(lambda catalog: catalog.table("t").delete_branch("dev"), storage))
+                through(storage)
+
+        done(expire, FaultStorage(storage, meanwhile))
+        assert went != [True] or not through(storage).table("t").branches(), plain.calls[at]

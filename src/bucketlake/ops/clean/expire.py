@@ -33,7 +33,7 @@ from bucketlake.ops.clean.removal import (
     take_names,
 )
 from bucketlake.ops.commit.loads import before_expiry
-from bucketlake.ops.commit.strays import strays, unsettled
+from bucketlake.ops.commit.strays import is_open, remove_from_gone, strays, unsettled
 from bucketlake.ops.commit.telling import tell_expired
 from bucketlake.ops.progress import Meter, OnProgress
 from bucketlake.ops.refs.upkeep import tag_commit
@@ -271,7 +271,7 @@ def _snapshot_round(store: Store, config: ExpireConfig, left: int) -> tuple[Expi
     stop = min(last, earliest.id + _most_at_once(earliest.id, latest.id))
     if stop <= earliest.id:
         if store.hint(store.paths.earliest_hint) is None:
-            write_hint(store, store.paths.earliest_hint, earliest.id)
+            _hint_first(store, earliest)
         return None
     found = _existing(store, range(earliest.id, stop + 1), store.find_snapshot)
     end = _due_until(found, first, stop, config.snapshots.before)
@@ -359,8 +359,16 @@ def _expire(store: Store, config: ExpireConfig, span: Span) -> ExpireResult:
     if kept is None or kept.uuid != span.kept.uuid:
         return ExpireResult(len(span.gone))  # it was taken back: what it dropped may be live again, and is left alone
     files = remove(store, removal, config.clean_folders)
-    write_hint(store, store.paths.earliest_hint, span.kept.id)
+    _hint_first(store, span.kept)
     return ExpireResult(len(span.gone), 0, files)
+
+
+def _hint_first(store: Store, first: Snapshot) -> None:
+    """Say in the hint where the history begins; where the table, or branch, was dropped meanwhile the hint would be all
+    that lies there, and stand for a branch that cannot be opened."""
+    write_hint(store, store.paths.earliest_hint, first.id)
+    if not store.has_snapshot(first.id) and not is_open(store):
+        remove_from_gone(store, first)
 
 
 @dataclass(frozen=True, slots=True)

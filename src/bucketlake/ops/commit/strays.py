@@ -28,7 +28,7 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.scan.line import file_place, live_places
 from bucketlake.ops.scan.scan import EntryFilter
 from bucketlake.ops.table.entries import fold
-from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
+from bucketlake.ops.table.store import Store
 
 _LOOKED_AT = 8  # pairs of snapshots below a gap
 SETTLED = 3_600_000  # milliseconds after which nobody takes a snapshot back
@@ -159,8 +159,7 @@ def remove_from_gone(store: Store, snapshot: Snapshot) -> None:
     them; best effort. Its files are orphans."""
     remove_stray(store, snapshot)
     paths, storage = store.paths, store.env.storage
-    hints = [paths.latest_hint, *([paths.earliest_hint] if snapshot.id == FIRST_SNAPSHOT_ID else [])]
-    for path in hints:
+    for path in (paths.latest_hint, paths.earliest_hint):
         with suppress(BucketlakeError):
             storage.delete(path)
     for folder in (paths.snapshot(snapshot.id).rpartition("/")[0], paths.meta_root):
