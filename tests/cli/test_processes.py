@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import shlex
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import bucketlake
+from bucketlake.cli import cdc as cli_cdc
+from bucketlake.cli import main
 
 COMMAND = [sys.executable, "-m", "bucketlake"]
 
@@ -162,3 +167,30 @@ def test_streams_that_the_caller_closed(many: str) -> None:
     words = f"{shlex.quote(sys.executable)} -c {shlex.quote(code)} cat nowhere -w {many} <&- >&- 2>&-"
     subprocess.run(["sh", "-c", words], check=True, env=environment(TOLD=str(told)))
     assert told.read_text().split() == ["1", *["/dev/null"] * 3]
+
+
+class Unread(io.StringIO):
+    """Standard output whose reader has gone."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize("once", [[], ["--once"]])
+def test_batches_that_nobody_reads_of_end_a_query_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], once: list[str]
+) -> None:
+    """`cdc … | head -1`: the pipe's end was an error of the query, which was told with status 1."""
+    done = SimpleNamespace(batch=0, events=1, dead_letters=0, letters=None, tables=[], millis=1)
+    stopped = threading.Event()
+
+    def sync(*_: Any, on_batch: Any, **how: Any) -> Any:
+        on_batch(done)
+        return SimpleNamespace(awaitTermination=stopped.wait, stop=stopped.set)
+
+    monkeypatch.setattr(cli_cdc, "_lake", lambda given: None)
+    monkeypatch.setattr("bucketlake.cdc.sync_table", sync)
+    monkeypatch.setattr(sys, "stdout", Unread())
+    words = ["cdc", "table", "t", "--files", "/events", "--format", "canal-json", "--checkpoint", str(tmp_path / "c")]
+    assert main(["-w", str(tmp_path), *words, *once]) == 141
+    assert stopped.is_set() and "error" not in capsys.readouterr().err

@@ -124,6 +124,17 @@ def test_bytes_of_something_else(name: str) -> None:
         united(name, [[b"\x07nonsense", b"\x07nonsense"]])
 
 
+def test_a_bitmap_whose_parts_do_not_fit_is_named() -> None:
+    """Numbers of containers that there are not were a KeyError; lengths below zero led back, two billion times."""
+    image = encode(BitMap64([1]))
+    assert image[1:9] == (1).to_bytes(8, "little") and image[27:31] == image[32:36] == (1).to_bytes(4, "little")
+    number, least = (7).to_bytes(8, "little"), (-3).to_bytes(4, "little", signed=True)
+    backwards = image[:32] + b"\xff\xff\xff\x7f" + image[36:38] + least + image[42:]
+    for bad in (image[:19] + number + image[27:], backwards):
+        with pytest.raises(InvalidError, match="field=f, function=rbm64"):
+            united("rbm64", [[bad, image]])
+
+
 @pytest.mark.parametrize("name", ["rbm32", "rbm64", "hll_sketch", "theta_sketch"])
 def test_nothing_is_taken_back(name: str) -> None:
     one = aggregate(name, FIELD, AggregateOptions())

@@ -150,15 +150,19 @@ def database(given: SyncDatabase) -> None:
 def _run(given: Sync, target: str, call: str) -> None:
     source = given.source()
     lake = _lake(given)
-    came = threading.Event()
+    came, told, unread = threading.Event(), threading.Event(), list[BrokenPipeError]()
 
     def tell(done: SyncDone) -> None:
         came.set()
-        print(document(_object(done)) if given.json else _line(given, done), flush=True)
+        try:
+            print(document(_object(done)) if given.json else _line(given, done), flush=True)
+        except BrokenPipeError as error:  # the batch is committed: its query has nothing to do with it
+            unread.append(error)
+            told.set()
 
     query = getattr(cdc, call)(lake, source, target, given.checkpoint, on_batch=tell, **given.how())
     given.console.note(f"{source.what} into {target}" + ("" if given.once else "; Ctrl-C ends it"))
-    told, ended, errors = threading.Event(), threading.Event(), list[Exception]()
+    ended, errors = threading.Event(), list[Exception]()
     threading.Thread(target=_await, args=(query, ended, errors), daemon=True).start()
     # With an end of its own it has not come to that: the status says so, as any command's that a signal ends.
     before = None if given.once else signal.signal(signal.SIGTERM, lambda *_: told.set())
@@ -171,7 +175,7 @@ def _run(given: Sync, target: str, call: str) -> None:
         by_itself = ended.is_set()
         if not by_itself:
             query.stop()
-    for error in errors if by_itself else ():
+    for error in (*unread, *(errors if by_itself else ())):
         raise error
     if given.once and not came.is_set():
         given.console.note("nothing new")

@@ -52,7 +52,7 @@ def decode(data: bytes) -> BitMap64:
     """The bitmap of its bytes. Raises ValueError for bytes that are none."""
     try:
         return BitMap64.deserialize(_portable(_containers(data)))
-    except (struct.error, IndexError) as error:
+    except (struct.error, LookupError) as error:
         raise ValueError("not a serialized 64-bit Roaring bitmap") from error
 
 
@@ -105,6 +105,8 @@ def _slots(data: bytes, at: int) -> dict[int, _Container]:
                 kind, cardinality = struct.unpack_from("<Bi", data, at)
                 at += 5
                 length = _length(kind, cardinality, data, at)
+                if length < 0:  # it would lead back to where it was read, as often as the array says
+                    raise ValueError("not a serialized 64-bit Roaring bitmap")
                 found[array << 32 | slot] = _Container(kind, cardinality, data[at : at + length])
                 at += length
     return found
