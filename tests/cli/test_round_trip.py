@@ -122,3 +122,10 @@ def test_what_is_no_file_is_written_to_and_not_replaced(run: Run, own: str, tmp_
     reader.join(30)
     assert (given.status, given.out, path.is_fifo()) == (0, "", True), given.err
     assert found and (found[0].count(b"\n") == 4 if form == "csv" else found[0].startswith(b"PAR1"))
+
+
+def test_a_folder_in_the_place_of_a_file_is_named(run: Run, own: str, tmp_path: Path) -> None:
+    (tmp_path / "out.csv").mkdir()
+    given = run("export", "db.days", str(tmp_path / "out.csv"), "--overwrite", warehouse=own)
+    assert given.status == 1 and f"path={tmp_path}/out.csv, reason=Is a directory" in given.err
+    assert sorted(one.name for one in tmp_path.iterdir() if one.name[0] == ".") == []

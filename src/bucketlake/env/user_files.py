@@ -69,7 +69,8 @@ def write_private(path: str, text: str) -> None:
 
 @contextmanager
 def replacing(path: str) -> Iterator[BinaryIO]:
-    """A file to write, which takes the place of `path` when the block ends, and leaves no trace where it fails."""
+    """A file to write, which takes the place of `path` when the block ends, and leaves no trace where it fails.
+    StorageError names the path, not the file that was to take its place."""
     path = os.path.realpath(path)  # a link stays one
     try:
         handle, made = tempfile.mkstemp(dir=os.path.dirname(path), prefix=f".{os.path.basename(path)[:40]}-")
@@ -82,9 +83,11 @@ def replacing(path: str) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         os.chmod(made, _mode(path))
         os.replace(made, path)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             os.unlink(made)
+        if isinstance(error, OSError) and error.filename in (None, made):
+            raise StorageError("cannot write", path=path, reason=error.strerror or str(error)) from error
         raise
 
 

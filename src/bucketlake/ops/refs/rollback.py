@@ -37,6 +37,7 @@ from bucketlake.ops.commit.conflicts import CommitName, row_range
 from bucketlake.ops.commit.manifests import write_manifests
 from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.commit.schemas import refuse_leaving_pending, refuse_other_merges
+from bucketlake.ops.refs.success import unmark_tag
 from bucketlake.ops.refs.tags import (
     create_tag,
     delete_tag,
@@ -221,6 +222,7 @@ def guarded(store: Store, prefix: str, target: Snapshot) -> Iterator[None]:
     finally:
         with suppress(StorageError):
             delete_name(store, store.paths.tag(name))
+            unmark_tag(store, name)
 
 
 def create_tag_of(store: Store, name: str, target: Snapshot, lifetime: int | None = None) -> None:
@@ -319,6 +321,7 @@ def drop_tags_after(store: Store, snapshot_id: int) -> None:
     for name, tag in store.tags().items():
         if tag.id > snapshot_id:
             store.env.storage.delete(store.paths.tag(name))
+            unmark_tag(store, name)
 
 
 def _drop_changelogs(store: Store, snapshot_id: int) -> None:

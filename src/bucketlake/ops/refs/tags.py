@@ -201,7 +201,9 @@ def rename_tag(store: Store, name: str, target: str) -> None:
         if store.env.storage.info(source) is None and not is_held(store, tag, target):
             store.env.storage.delete(path)  # somebody deleted it meanwhile, with its files
             raise NotFoundError(f"Tag '{name}' doesn't exist.", table=store.paths.root)
+        mark_tag(store, target)
         store.env.storage.delete(source)
+        unmark_tag(store, name)
 
 
 def _no_tag(store: Store, name: str) -> NotFoundError:
