@@ -234,6 +234,15 @@ def _line_of(branch: Store, name: str) -> _Line:
     return line
 
 
+def _newest_of(branch: Store) -> Snapshot:
+    """The newest snapshot of a branch that had one a moment ago; NotFoundError where it was deleted since."""
+    found = branch.latest_snapshot()
+    if found is None:
+        name = branch.branch_name
+        raise NotFoundError(f"Branch '{name}' doesn't exist.", table=branch.paths.root, remedy="it was deleted")
+    return found
+
+
 def _is_newest(branch: Store, snapshot: Snapshot) -> bool:
     """Whether a snapshot that a tag of ours holds is still a branch's newest: then no expiry that began before the tag
     was there takes a file that is live in it."""
@@ -404,8 +413,7 @@ def merge_branch(store: Store, source: str, target: str, opened: Callable[[str],
     if ours.schema.fields != theirs.schema.fields:
         raise InvalidError(f"Cannot merge branch '{source}' into '{target}', schema mismatch.", table=store.paths.root)
     for _ in range(ATTEMPTS):
-        newest = theirs.latest_snapshot()
-        assert newest is not None
+        newest = _newest_of(theirs)
         with guarded(theirs, "merge-", newest):
             if _is_newest(theirs, newest):
                 return _appended(ours, theirs, newest)
@@ -416,8 +424,7 @@ def _appended(ours: Store, theirs: Store, newest: Snapshot) -> Snapshot | None:
     """Append the files of a branch's newest snapshot that ours has not."""
     source, target = theirs.branch_name, ours.branch_name
     files = {entry_name(entry): _without_ids(entry) for entry in live_entries(theirs, newest)}
-    last = ours.latest_snapshot()
-    assert last is not None
+    last = _newest_of(ours)
     if files.keys() <= {entry_name(entry) for entry in live_entries(ours, last)}:
         return None
     _check_file_schemas(source, target, {source: theirs, target: ours}, files.values())
