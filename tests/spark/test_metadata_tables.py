@@ -148,6 +148,27 @@ def test_input_file_name_is_the_rows_file(classic: Lake) -> None:
     assert rows(classic, "SELECT * FROM T") == []
 
 
+def test_rows_are_not_found_by_a_file_that_spark_does_not_know(classic: Lake) -> None:
+    """`input_file_name() = ''` was true of every row."""
+    run(classic, ["CREATE TABLE T (a INT, b STRING)", "INSERT INTO T VALUES (1, 'x')"])
+    keyed = "CREATE TABLE K (a INT, b STRING) TBLPROPERTIES ('primary-key' = 'a', 'bucket' = '1')"
+    run(classic, [keyed, "INSERT INTO K VALUES (1, 'x')"])
+    for text in (
+        "DELETE FROM K WHERE a > 0 AND Input_File_Name () = ''",
+        "UPDATE K SET b = concat('', input_file_name())",
+        "MERGE INTO T USING K ON T.a = K.a WHEN MATCHED AND input_file_name() = '' THEN DELETE",
+        "MERGE INTO K USING T ON T.a = K.a WHEN MATCHED THEN UPDATE SET b = input_file_name()",
+    ):
+        with pytest.raises(UnsupportedError, match=r"input_file_name\(\) where rows"):
+            classic.sql(text)
+    for name in "TK":
+        with pytest.raises(UnsupportedError, match=r"input_file_name\(\) where rows"):
+            classic.table(f"{classic.current_database}.{name}").delete("input_file_name() = ''")
+        assert rows(classic, f"SELECT * FROM {name}") == [(1, "x")]
+    run(classic, ["UPDATE K SET b = 'input_file_name()' WHERE b <> 'input_file_name()'"])
+    assert rows(classic, "SELECT b FROM K") == [("input_file_name()",)]
+
+
 def test_stars_leave_metadata_columns_out(classic: Lake) -> None:
     run(classic, ["CREATE TABLE T (a INT, b INT)", "INSERT INTO T VALUES (1, 10), (2, 20)"])
     columns = {

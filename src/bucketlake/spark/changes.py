@@ -9,6 +9,7 @@ Spec: docs/spec/row_changes.md
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -81,6 +82,7 @@ from bucketlake.values import dataclass
 if TYPE_CHECKING:
     from bucketlake.table import Table
 
+_FILE_NAME = re.compile(r"(?i)\binput_file_name\s*\(")
 PLACE = "__bucketlake_place"  # of a row among those that Spark is asked about
 OLD = "__bucketlake_old_"  # before a column's name: its value before the update
 DELETE, UPDATE_AFTER = 3, 2
@@ -94,6 +96,7 @@ def delete(spark: SparkSession, table: Table, where: str | Predicate | None) -> 
     Errors: InvalidError (condition, none given), UnsupportedError (merge engine), and those of a write.
     """
     table, where = table.for_changing(rows=True), required(where)
+    _refuse_file_names(where)
     predicate = reader.predicate_of(spark, table, where)
     assert predicate is not None
     done, snapshot = _without_spark(table, predicate)
@@ -107,6 +110,15 @@ def delete(spark: SparkSession, table: Table, where: str | Predicate | None) -> 
     text = to_spark_sql(where) if isinstance(where, Predicate) else where
     keys = Keys(lambda names: reader.read(spark, table, names, where), predicate, (text,))
     return delete_rows(spark, table, lambda: reader.read(spark, table, where=where), keys)
+
+
+def _refuse_file_names(*texts: object) -> None:
+    """UnsupportedError where Spark is to say which file a row is in: it knows that of rows which its own scan reads."""
+    if any(isinstance(text, str) and _FILE_NAME.search(text) for text in texts):
+        raise UnsupportedError(
+            "input_file_name() where rows that come from no file of Spark's are changed",
+            remedy="find the rows by their columns, or, of an append table, by SQL",
+        )
 
 
 def delete_known(table: Table, predicate: Predicate) -> bool:
@@ -295,6 +307,7 @@ def update(
     schema = table.schema
     columns = assigned_columns(schema, assignments)
     where = condition_text(where)
+    _refuse_file_names(where, *columns.values())
     refuse_update(schema, columns)
     values = {
         name: expression_of(_paired(value)) if isinstance(value, str) else value for name, value in columns.items()

@@ -391,8 +391,9 @@ def _marks(store: Store, gone: Sequence[Snapshot]) -> _Marks:
 
 
 def _marks_of(branch: Store, gone: Sequence[Snapshot]) -> tuple[Snapshot | None, dict[str, Snapshot], tuple[int, ...]]:
-    both = [one.id for one in gone if branch.find_snapshot(one.id) == one]
-    return branch.earliest_snapshot(), branch.tags(), tuple(both)
+    first = branch.earliest_snapshot()
+    asked = [] if first is None else [one for one in gone if one.id >= first.id]
+    return first, branch.tags(), tuple(one.id for one in asked if branch.find_snapshot(one.id) == one)
 
 
 def _write_changelogs(store: Store, snapshots: Sequence[Snapshot]) -> None:

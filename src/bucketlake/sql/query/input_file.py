@@ -18,7 +18,7 @@ from bucketlake.spark.settings import is_case_sensitive
 from bucketlake.sql.text import names
 from bucketlake.sql.text.clauses import Clauses
 from bucketlake.sql.text.cursor import Cursor
-from bucketlake.sql.text.tokens import Token, tokenize
+from bucketlake.sql.text.tokens import QUERIES, Token, tokenize
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -72,6 +72,27 @@ def pieces(lake: Lake, statement: str) -> list[tuple[int, int, str]]:
             name = FILE_PATH + (f" AS `{NAME}()`" if call.alone else "")
             found.append((tokens[call.at].start, tokens[call.at + 2].end, name))
     return found
+
+
+def refuse_calls(text: str) -> None:
+    """UnsupportedError for a call in a condition or value of a statement that changes rows, but for those of its
+    subqueries: which file Spark reads there is not the row's, and it may be none."""
+    if NAME not in text.lower():
+        return
+    tokens, queries = tokenize(text), list[bool]()
+    for at, token in enumerate(tokens):
+        following = tokens[at + 1] if at + 1 < len(tokens) else None
+        if token.kind == "sign":
+            for sign in token.value:
+                if sign == "(":
+                    queries.append(following is not None and any(map(following.is_word, QUERIES)))
+                elif sign == ")" and queries:
+                    queries.pop()
+        elif token.is_word(NAME.upper()) and following is not None and following.value[:1] == "(" and not any(queries):
+            raise UnsupportedError(
+                f"{NAME}() where rows of several files are merged, or come from no file",
+                remedy=f"find the rows by their columns; DELETE and UPDATE of append tables know {FILE_PATH}",
+            )
 
 
 def _has_path(lake: Lake, select: _Select, selects: Sequence[_Select]) -> bool:

@@ -43,7 +43,7 @@ from bucketlake.spark.merge.stages import check
 from bucketlake.spark.read.hidden import COLUMNS
 from bucketlake.spark.table import LakeTable
 from bucketlake.spark.types import quoted
-from bucketlake.sql.query import query
+from bucketlake.sql.query import input_file, query
 from bucketlake.sql.query.parser import Settings
 from bucketlake.sql.query.parser import Source as Columns
 from bucketlake.sql.query.pushdown import condition
@@ -234,8 +234,11 @@ class MergeInto:
 
     def _planned(self, table: LakeTable, columns: list[str], rules: Rules) -> Merge:
         merge = expanded(self._merge(table.schema, columns, rules), table.schema, columns, rules)
+        input_file.refuse_calls(merge.on)
         for clause in merge.clauses:
             check_values(clause)
+            for text in (clause.condition or "", *(value.text for value in clause.values)):
+                input_file.refuse_calls(text)
         return merge
 
     def _evolved(self, table: LakeTable, source: StructType, rules: Rules) -> tuple[LakeTable, Rules]:

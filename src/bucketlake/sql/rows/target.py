@@ -171,7 +171,9 @@ class Target:
         """The metadata columns that the condition or other texts of the statement name, or call."""
         words = " ".join((self.condition or "", *texts))
         found = hidden.named(words)
-        if input_file.NAME in words.lower() and not schema.primary_keys:
+        if schema.primary_keys:
+            input_file.refuse_calls(words)
+        elif input_file.NAME in words.lower():
             found = (*found, FILE_PATH)
         return tuple(name for name in offered(schema) if name in found)
 
