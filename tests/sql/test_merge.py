@@ -370,3 +370,21 @@ def test_values_know_no_other_values(classic: Lake) -> None:
     with pytest.raises(AnalysisException, match='expression "x" of type "INT" is not a boolean'):
         classic.sql(f"MERGE INTO db.t USING {source} s ON t.k = s.k WHEN MATCHED AND s.x THEN DELETE")
     assert classic.table("db.t").latest_snapshot() is None
+
+
+@pytest.mark.parametrize("kind", ["append", "keyed"])
+def test_a_merge_sees_one_time(kind: str, lake: Lake) -> None:
+    """Each clause took its own, since Spark plans several queries."""
+    options = {"append": "", "keyed": "TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '1')"}[kind]
+    lake.sql(f"CREATE TABLE db.t (k INT, at TIMESTAMP, local TIMESTAMP_NTZ, day DATE, now STRING) {options}")
+    lake.sql("INSERT INTO db.t (k, now) VALUES (1, 'column')")
+    lake.sql("""
+        MERGE INTO db.t USING (SELECT explode(array(1, 2)) AS k, 'now()' AS now) s ON t.k = s.k
+        WHEN MATCHED AND now() > TIMESTAMP '2020-01-01' THEN
+          UPDATE SET at = current_timestamp, local = localtimestamp(), day = current_date(), now = concat(t.now, s.now)
+        WHEN NOT MATCHED THEN INSERT (k, at, local, day, now) VALUES (s.k, now(), localtimestamp, CURDATE(), s.now)""")
+    one = "count(DISTINCT at) = 1 AND count(DISTINCT local) = 1 AND count(DISTINCT day) = 1"
+    late = "abs(unix_micros(max(at)) - unix_micros(current_timestamp())) < 600000000"
+    near = f"{late} AND max(local) = CAST(max(at) AS TIMESTAMP_NTZ)"
+    found = lake.sql(f"SELECT {one}, {near} AND max(day) = CAST(max(at) AS DATE), collect_set(now) FROM db.t").collect()
+    assert [(one, near, sorted(names)) for one, near, names in found] == [(True, True, ["columnnow()", "now()"])]

@@ -337,5 +337,13 @@ def test_comments_of_columns_go_with_rows(kind: str, lake: Lake) -> None:
     made = lake.table("db.made").schema
     assert [item.description for item in made.fields] == ["a", "b", "c", None, "d"]
     assert [type_text(item.type) for item in made.fields][1:3] == ["CHAR(3)", "VARCHAR(5)"]
+    lake.sql("CREATE TABLE db.own (id INT COMMENT 'own', n INT)")
+    lake.table("db.own").write(lake.sql("SELECT id, n, late FROM db.t"), **{"write.merge-schema": "true"})
+    source = "(SELECT id, n, late, v AS more FROM db.t LIMIT 1) AS s"
+    lake.sql(
+        f"MERGE WITH SCHEMA EVOLUTION INTO db.own AS o USING {source} ON o.id = s.id WHEN MATCHED THEN UPDATE SET *"
+    )
+    evolved = lake.table("db.own").schema
+    assert [item.description for item in evolved.fields] == ["own", None, "d", "c"]
     rows = lake.sql("DESC QUERY SELECT id, late FROM db.t").collect()
     assert [row.comment for row in rows] == ["a", "d"]

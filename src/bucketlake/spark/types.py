@@ -99,13 +99,13 @@ def noted(value: Column, column: DataField) -> Column:
 
 
 def field_types(schema: T.StructType, as_declared: bool = False) -> list[DataField]:
-    """Table columns for a DataFrame's, numbered by place; UnsupportedError names a column that no table can hold.
+    """Table columns for a DataFrame's, numbered by place, with their comments; UnsupportedError names a column that no
+    table can hold.
 
-    `as_declared`: text read from CHAR(n) and VARCHAR(n) is that again, and comments stay, as in tables that Spark
-    makes of a query.
+    `as_declared`: text read from CHAR(n) and VARCHAR(n) is that again, as in tables that Spark makes of a query.
     """
     return [
-        DataField(place, f.name, _from_spark(f, f.name, as_declared), _comment(f) if as_declared else None)
+        DataField(place, f.name, _from_spark(f, f.name, as_declared), _comment(f))
         for place, f in enumerate(schema.fields)
     ]
 

@@ -51,6 +51,7 @@ from bucketlake.sql.rows.target import Target, column_path, has_subquery, may_re
 from bucketlake.sql.rows.ways import Explained, deleted, updated
 from bucketlake.sql.text import names
 from bucketlake.sql.text.cursor import Cursor
+from bucketlake.sql.text.moment import at_moment
 from bucketlake.sql.text.plain import timestamp_pieces
 from bucketlake.sql.text.tokens import blank, splice, tokenize
 from bucketlake.values import dataclass
@@ -239,7 +240,15 @@ class MergeInto:
             check_values(clause)
             for text in (clause.condition or "", *(value.text for value in clause.values)):
                 input_file.refuse_calls(text)
-        return merge
+        millis = table.table.store.env.clock.now_millis()
+        known = {*table.schema.field_names, *columns}
+
+        def seen(clause: Clause) -> Clause:
+            condition = None if clause.condition is None else at_moment(clause.condition, millis, known)
+            values = tuple(replace(value, text=at_moment(value.text, millis, known)) for value in clause.values)
+            return replace(clause, condition=condition, values=values)
+
+        return replace(merge, clauses=tuple(map(seen, merge.clauses)))
 
     def _evolved(self, table: LakeTable, source: StructType, rules: Rules) -> tuple[LakeTable, Rules]:
         """The table with the columns that the source brings, and rules that fill what it lacks; where the statement or
