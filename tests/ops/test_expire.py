@@ -14,8 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.profile import examples, later
+from tests.sim.clock import FakeClock
+from tests.sim.storage import MapStorage
 
 import bucketlake
+from bucketlake import Catalog
+from bucketlake.env.env import Env
 from bucketlake.errors import InvalidError, NotFoundError
 from bucketlake.format.metadata.snapshot import Snapshot, encode_snapshot
 from bucketlake.ops.clean.orphans import remove_orphans
@@ -292,3 +296,34 @@ def test_idle_consumers_are_dropped(tmp_path: Path) -> None:
     os.utime(table.store.paths.consumer("c"), (0, 0))
     put(table, (1, 3, 3))
     assert ids(table) == [3] and table.store.consumers() == {}
+
+
+class _Read(MapStorage):
+    """Files, and which were read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read_paths: list[str] = []
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        self.read_paths.append(path)
+        return super().read(path, offset, length)
+
+
+def test_when_the_second_snapshot_was_made_is_asked_once() -> None:
+    """A table that is made anew in the same place has another one of its number."""
+    storage, clock = _Read(), FakeClock()
+    catalog, rows = Catalog(Env(storage, clock), "/wh"), pa.table({"k": [1]})
+    options = {"snapshot.num-retained.min": "2", "snapshot.time-retained": "1 h"}
+    for _ in range(2):
+        table = catalog.create_table("t", rows.schema, options=options)
+        for _ in range(4):
+            table.write_arrow(rows)
+        storage.read_paths.clear()
+        table.write_arrow(rows)
+        assert not [path for path in storage.read_paths if path.endswith("/snapshot-2")]
+        clock.sleep(2 * 3600)
+        table.write_arrow(rows)
+        assert table.store.snapshot_ids() == [5, 6]
+        clock.sleep(600)
+        catalog.drop_table("t")

@@ -167,6 +167,8 @@ def test_rows_are_not_found_by_a_file_that_spark_does_not_know(classic: Lake) ->
         assert rows(classic, f"SELECT * FROM {name}") == [(1, "x")]
     run(classic, ["UPDATE K SET b = 'input_file_name()' WHERE b <> 'input_file_name()'"])
     assert rows(classic, "SELECT b FROM K") == [("input_file_name()",)]
+    classic.table(f"{classic.current_database}.T").update({"b": "'input_file_name()'"}, "b <> 'input_file_name()'")
+    assert rows(classic, "SELECT b FROM T") == [("input_file_name()",)]
 
 
 def test_stars_leave_metadata_columns_out(classic: Lake) -> None:

@@ -6,6 +6,7 @@ from itertools import cycle
 
 import pytest
 from pyspark.errors import AnalysisException, SparkRuntimeException
+from pyspark.sql import functions as F
 from tests.profile import SOAK, first, later
 from tests.sql.merges import AFTER_ALL, ALL_CLAUSES, CHANGES, FIVE, NINE, TWO, Row, content, made, view
 
@@ -388,3 +389,13 @@ def test_a_merge_sees_one_time(kind: str, lake: Lake) -> None:
     near = f"{late} AND max(local) = CAST(max(at) AS TIMESTAMP_NTZ)"
     found = lake.sql(f"SELECT {one}, {near} AND max(day) = CAST(max(at) AS DATE), collect_set(now) FROM db.t").collect()
     assert [(one, near, sorted(names)) for one, near, names in found] == [(True, True, ["columnnow()", "now()"])]
+
+
+def test_a_merge_of_columns_sees_one_time(lake: Lake) -> None:
+    lake.sql("CREATE TABLE db.t (k INT, at TIMESTAMP, seconds BIGINT)")
+    lake.sql("INSERT INTO db.t (k) VALUES (1)")
+    values = {"k": "s.k", "at": F.current_timestamp(), "seconds": "unix_timestamp()"}
+    merge = lake.table("db.t").merge(lake.sql("SELECT explode(array(1, 2)) AS k"), "t.k = s.k", source_alias="s")
+    merge.whenMatched().update(values).whenNotMatched().insert(values).merge()
+    found = lake.sql("SELECT count(*), count(DISTINCT at), every(seconds = unix_seconds(at)) FROM db.t").collect()
+    assert found == [(2, 1, True)]

@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from bucketlake.table import Table
 
 _FILE_NAME = re.compile(r"(?i)\binput_file_name\s*\(")
+_LITERAL = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""", re.DOTALL)
 PLACE = "__bucketlake_place"  # of a row among those that Spark is asked about
 OLD = "__bucketlake_old_"  # before a column's name: its value before the update
 DELETE, UPDATE_AFTER = 3, 2
@@ -114,7 +115,7 @@ def delete(spark: SparkSession, table: Table, where: str | Predicate | None) -> 
 
 def _refuse_file_names(*texts: object) -> None:
     """UnsupportedError where Spark is to say which file a row is in: it knows that of rows which its own scan reads."""
-    if any(isinstance(text, str) and _FILE_NAME.search(text) for text in texts):
+    if any(isinstance(text, str) and _FILE_NAME.search(_LITERAL.sub("''", text)) for text in texts):
         raise UnsupportedError(
             "input_file_name() where rows that come from no file of Spark's are changed",
             remedy="find the rows by their columns, or, of an append table, by SQL",

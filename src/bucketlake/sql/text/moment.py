@@ -16,6 +16,7 @@ _AS: dict[str, str] = {  # what the functions without arguments give, by a numbe
     "CURRENT_DATE": f"CAST({_MICROS} AS DATE)",
     "CURDATE": f"CAST({_MICROS} AS DATE)",
     "LOCALTIMESTAMP": f"CAST({_MICROS} AS TIMESTAMP_NTZ)",
+    "UNIX_TIMESTAMP": f"unix_seconds({_MICROS})",
 }
 _BARE = frozenset({"CURRENT_TIMESTAMP", "CURRENT_DATE", "LOCALTIMESTAMP"})  # that need no brackets
 
