@@ -206,7 +206,7 @@ class Unique:
         if not self.holds or not len(values):
             return
         self._count += len(values)
-        if values.null_count or self._count > self.MOST:
+        if values.null_count or self._count > self.MOST or pa.types.is_nested(values.type):  # no key is nested
             self._drop()
             return
         hashes = pl.Series(pl.from_arrow(values)).hash(seed=0).to_numpy()

@@ -25,7 +25,11 @@ from bucketlake.types.model import LISTS, DataField, DataType, Root, type_text
 from bucketlake.types.spaced import has_lengths
 
 _NESTED = (T.StructType, T.ArrayType, T.MapType)
-_OF_ROWS = ("WINDOW_FUNCTION_NOT_ALLOWED_IN_CLAUSE", "INVALID_WHERE_CONDITION")  # of a window, of an aggregate
+_OF_ROWS = (  # of a window, by Spark 4.1 as well, and of an aggregate
+    "WINDOW_FUNCTION_NOT_ALLOWED_IN_CLAUSE",
+    "_LEGACY_ERROR_TEMP_1034",
+    "INVALID_WHERE_CONDITION",
+)
 
 
 def conform(

@@ -1,26 +1,20 @@
-"""What a session has set, read once a statement; what quotes in texts mean by it.
-
-On classic Spark `spark.conf.getAll` costs 7 to 25 ms: PySpark walks a Java map until an exception ends it, and
-compares that with fourteen classes, which Java looks for in all of Spark's jars each time. So a query starts with what
-was set when the one before it asked, while that is asked for anew beside it (`by_settings`).
-"""
+"""What a session has set, read once a statement; what quotes in texts mean by it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.scan import names_in
 from bucketlake.predicate.tree import Opaque, Predicate
-from bucketlake.spark.cluster import is_connect
 from bucketlake.types.model import DataField, quote_text
 
 if TYPE_CHECKING:
@@ -33,21 +27,18 @@ _REFERENCE = re.compile(r"\$\{(?:(\w+?):)?(\S+?)\}", re.ASCII)
 _OF_SESSION = (None, "spark", "sparkconf", "hivevar", "hiveconf")
 _OF_JAVA = {"env": "getenv", "system": "getProperty"}
 _read: ContextVar[dict[int, tuple[SparkSession, Mapping[str, str]]] | None] = ContextVar("settings", default=None)
-_found: WeakKeyDictionary[SparkSession, Mapping[str, str]] = WeakKeyDictionary()  # what was set when it was asked last
-Supposed = tuple["SparkSession", "Future[Mapping[str, str]]"]
-_supposed: ContextVar[list[Supposed] | None] = ContextVar("supposed", default=None)
-T = TypeVar("T")
+# what was set when it was asked last: Java's map, and ours
+_found: WeakKeyDictionary[SparkSession, tuple[Any, Mapping[str, str]]] = WeakKeyDictionary()
 
 
 @contextmanager
 def settings_stay() -> Iterator[None]:
     """While this lasts, `settings_of` is what it was when it was asked first."""
-    before, supposed = _read.set({}), _supposed.set(None)
+    before = _read.set({})
     try:
         yield
     finally:
         _read.reset(before)
-        _supposed.reset(supposed)
 
 
 def setting_of(spark: SparkSession, *keys: str) -> str | None:
@@ -144,58 +135,22 @@ def settings_of(spark: SparkSession) -> Mapping[str, str]:
     if kept is None:
         return _asked(spark)
     if id(spark) not in kept:
-        kept[id(spark)] = (spark, _suppose(spark) or _asked(spark))
+        kept[id(spark)] = (spark, _asked(spark))
     return kept[id(spark)][1]
 
 
-def by_settings(spark: SparkSession, read: Callable[[], T]) -> T:
-    """What `read` gives by the session's settings. It must do nothing but read: it starts with the settings as they
-    were found last, and what it gives or raises counts if they still are; else it runs again."""
-    kept = _read.get()
-    if kept is None or id(spark) in kept:
-        return read()
-    supposed: list[Supposed] = []
-    before = _supposed.set(supposed)
-    try:
-        given = read()
-    except Exception:
-        if _hold(supposed, kept):
-            raise
-    else:
-        if _hold(supposed, kept):
-            return given
-    finally:
-        _supposed.reset(before)
-    return read()
-
-
-def _suppose(spark: SparkSession) -> Mapping[str, str] | None:
-    """The settings as they were found last, where the caller finds out whether they still are."""
-    supposed, before = _supposed.get(), _found.get(spark)
-    if supposed is None or before is None:
-        return None
-    supposed.append((spark, _threads().submit(_asked, spark)))
-    return before
-
-
-def _hold(supposed: Sequence[Supposed], kept: dict[int, tuple[SparkSession, Mapping[str, str]]]) -> bool:
-    """Whether what was supposed of settings is so. What is so is kept."""
-    before = dict(kept)
-    kept.update((id(spark), (spark, found.result())) for spark, found in supposed)
-    return before == kept
-
-
 def _asked(spark: SparkSession) -> Mapping[str, str]:
-    found = dict(spark.conf.getAll)
-    if not is_connect(spark):  # which asks once for all of them
-        _found[spark] = found
-    return found
-
-
-@cache
-def _threads() -> ThreadPoolExecutor:
-    """Where settings are asked for beside a query: a thread of its own has a way of its own to Java."""
-    return ThreadPoolExecutor(2, "bucketlake-settings")
+    """`spark.conf.getAll`, which on classic Spark costs 10 to 25 ms: PySpark walks a Java map until an exception ends
+    it, and compares that with fourteen classes, which Java looks for in all of Spark's jars each time. So Java is asked
+    whether what was set last still is, a tenth of a millisecond, and else the walk ends where the map does."""
+    java = getattr(spark.conf, "_jconf", None)
+    if java is None:  # Spark Connect, which asks once for all of them
+        return dict(spark.conf.getAll)
+    now, (before, told) = java.getAllAsJava(), _found.get(spark, (None, {}))
+    if before is None or not now.equals(before):
+        told = {key: now[key] for key in islice(now.keySet(), len(now))}
+        _found[spark] = now, told
+    return told
 
 
 def substituted(spark: SparkSession, text: str) -> str:

@@ -6,7 +6,7 @@ A room only reads: what it makes of the text is run by `parsed.execute`, once th
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -21,7 +21,6 @@ from bucketlake.options.session import PREFIXES, refuse_slip
 from bucketlake.spark.handed import given_to
 from bucketlake.spark.raised import RaisedError, StatementSyntaxError, as_sparks, interrupts_stay, of_task
 from bucketlake.spark.settings import (
-    by_settings,
     require_quotes,
     require_running,
     require_values_as_text,
@@ -150,8 +149,7 @@ def _run(lake: Lake, statement: str, args: Any, braces: Braces | None) -> DataFr
             foreign.refuse_explained(lake, statement)
         if tokens[0].is_word("INSERT"):
             foreign.refuse_directory(lake, statement)
-        asked = partial(query.run, lake, statement, args, given=braces)
-        return by_settings(lake.spark, asked) if _only_reads(tokens) else asked()
+        return query.run(lake, statement, args, given=braces)
 
     first = tokens[0]
     parse = ROOMS.get(first.value.upper()) if first.kind == "word" else None
@@ -173,12 +171,6 @@ def _run(lake: Lake, statement: str, args: Any, braces: Braces | None) -> DataFr
 
 def _is_merge(token: Token) -> bool:
     return token.is_word("MERGE")
-
-
-def _only_reads(tokens: Sequence[Token]) -> bool:
-    """Whether the statement is certainly a query: what else Spark has that begins like one has one of these words."""
-    words = [token.value.upper() for token in tokens if token.kind == "word"]
-    return words[:1] in (["SELECT"], ["WITH"]) and not {"INSERT", "UPDATE", "DELETE", "MERGE"}.intersection(words)
 
 
 def _text(lake: Lake, args: Any, expression: str) -> Any:

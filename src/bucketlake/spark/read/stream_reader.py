@@ -94,6 +94,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._source = Source.of(rows.store, rows.where, known)
         self._limits = Limits.of(rows.store.options)
         self._until: int | None = None
+        self._committed: Mapping[str, Any] | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query starts."""
@@ -130,6 +131,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         """As `latestOffset`, where Spark does not say where the batch starts."""
         if self._limits.bounds or self._limits.min_rows is not None:
             raise UnsupportedError("limits of a batch need PySpark 4.2", remedy="leave out read.stream.*, or upgrade")
+        if self._committed is not None:
+            self.commit(self._committed)  # a stream that waits is not idle
         origin = self._source.origin()
         end = self._source.following(origin)
         if origin.full and end.snapshot <= self._source.newest():
@@ -159,3 +162,4 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         """What lies before `end` is not read again."""
         if "start" not in end:
             self._source.progress(Position.of(end))
+            self._committed = end

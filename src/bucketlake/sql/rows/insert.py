@@ -20,7 +20,7 @@ from bucketlake.ops.table.known import is_altered
 from bucketlake.schema.merging import MERGE_SCHEMA
 from bucketlake.spark import instants
 from bucketlake.spark.assignment import positional
-from bucketlake.spark.settings import by_settings, require_quotes
+from bucketlake.spark.settings import require_quotes
 from bucketlake.spark.types import quoted, spark_type
 from bucketlake.spark.write.parquet_rows import Source
 from bucketlake.spark.write.replacing import DYNAMIC_OVERWRITE, replaced_partition
@@ -66,7 +66,7 @@ class Insert:
     def run(self, lake: Lake, name: names.LakeName) -> None:
         """One commit. Rows that replace those that they are made of are made again where others changed these."""
         if self.made_of(lake, name) is None:
-            by_settings(lake.spark, partial(self.prepared, lake, name))()
+            self.prepared(lake, name)()
             return
         table = lake.table(name.full).with_options(self._options(lake, name))
         made_anew(table.table.store, partial(self.prepared, lake, name))
