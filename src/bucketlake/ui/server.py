@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import errno
 import json
+import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from importlib import resources
+from types import FrameType
 from typing import Any
 
 import anyio
@@ -275,6 +278,30 @@ class Address:
         ) from failure
 
 
+@contextmanager
+def _hung_up(stop: Callable[[], None]) -> Iterator[None]:
+    """In the block SIGHUP stops the server, as uvicorn has it of SIGINT and SIGTERM alone, and comes behind the block;
+    not where it is ignored, nor in another thread than the main one."""
+    number = getattr(signal, "SIGHUP", None)
+    mine = threading.current_thread() is threading.main_thread()
+    if number is None or not mine or signal.getsignal(number) in (signal.SIG_IGN, None):
+        yield
+        return
+    came: list[int] = []
+
+    def hang_up(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        stop()
+
+    before = signal.signal(number, hang_up)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+    if came:
+        signal.raise_signal(number)
+
+
 class Running:
     """A server that is bound already: `url` bears the token; `run` returns when it ends, `stop` lets it."""
 
@@ -303,8 +330,9 @@ class Running:
         self._server = uvicorn.Server(config)
 
     def run(self) -> None:
-        """Serve until Ctrl-C or `stop`."""
-        self._server.run(sockets=[self._socket])
+        """Serve until Ctrl-C, SIGTERM, SIGHUP or `stop`; a signal is raised once the server has ended."""
+        with _hung_up(self.stop):
+            self._server.run(sockets=[self._socket])
 
     def stop(self) -> None:
         """End soon."""
