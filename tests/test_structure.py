@@ -59,6 +59,7 @@ ROOMS = (
     ),
     "ui",
     *(
+        "spark.settings",
         "spark.assignment",
         "spark.beside",
         "spark.actions",
@@ -71,7 +72,6 @@ ROOMS = (
         "spark.quiet",
         "spark.faults",
         "spark.raised",
-        "spark.settings",
         "spark.handed",
         "spark.instants",
     ),

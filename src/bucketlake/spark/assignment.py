@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from bucketlake.errors import InvalidError, did_you_mean
+from bucketlake.spark.settings import is_case_sensitive, is_set, setting_of
 from bucketlake.types.model import DataField, Root
 from bucketlake.types.spaced import has_length
 from bucketlake.values import dataclass
@@ -48,11 +49,11 @@ class Rules:
     @classmethod
     def of(cls, spark: SparkSession) -> Rules:
         """The session's."""
-        policy = str(spark.conf.get("spark.sql.storeAssignmentPolicy", "ANSI")).upper()
+        policy = (setting_of(spark, "spark.sql.storeAssignmentPolicy") or "ANSI").upper()
         return cls(
             "CAST" if policy == "ANSI" else policy,
-            str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true",
-            str(spark.conf.get("spark.sql.ansi.enabled", "true")).lower() == "true",
+            is_case_sensitive(spark),
+            is_set(spark, "spark.sql.ansi.enabled", "true"),
         )
 
 

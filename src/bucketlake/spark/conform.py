@@ -19,6 +19,7 @@ from pyspark.sql import types as T
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.schema.default import default_scalar
 from bucketlake.spark.assignment import Rules, check_assignment, matched, members, widens
+from bucketlake.spark.settings import is_set
 from bucketlake.spark.types import CHAR_METADATA, as_nullable, declared, quoted, spark_type
 from bucketlake.types.instants import as_instants
 from bucketlake.types.model import LISTS, DataField, DataType, Root, type_text
@@ -146,7 +147,7 @@ def char_columns(frame: DataFrame, fields: Sequence[DataField]) -> DataFrame:
     kinds = {item.name: item for item in fields if item.type.holds(Root.CHAR)}
     if not kinds.keys() & set(frame.columns) or chars_are_text(frame.sparkSession):
         return frame
-    pads = _is_set(frame.sparkSession, "spark.sql.readSideCharPadding", "true")
+    pads = is_set(frame.sparkSession, "spark.sql.readSideCharPadding", "true")
     columns = []
     for name in frame.columns:
         column = F.col(quoted(name))
@@ -178,11 +179,7 @@ def _padded(column: Column, kind: DataType) -> Column:
 
 def chars_are_text(spark: SparkSession) -> bool:
     """Whether the session takes CHAR and VARCHAR for STRING."""
-    return _is_set(spark, "spark.sql.legacy.charVarcharAsString", "false")
-
-
-def _is_set(spark: SparkSession, key: str, default: str) -> bool:
-    return str(spark.conf.get(key, default)).lower() == "true"
+    return is_set(spark, "spark.sql.legacy.charVarcharAsString")
 
 
 def require_columns(given: Collection[str], fields: Sequence[DataField]) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from bucketlake.errors import InvalidError, UnsupportedError
@@ -26,31 +26,43 @@ _UNLIKE = re.compile(r"""\\|\b[rR]['"]""")  # what means something else then, as
 _REFERENCE = re.compile(r"\$\{(?:(\w+?):)?(\S+?)\}", re.ASCII)
 _OF_SESSION = (None, "spark", "sparkconf", "hivevar", "hiveconf")
 _OF_JAVA = {"env": "getenv", "system": "getProperty"}
-_read: ContextVar[dict[int, tuple[SparkSession, Mapping[str, str]]] | None] = ContextVar("settings", default=None)
+_SETTINGS = "all that is set"
+_asked_once: ContextVar[dict[tuple[SparkSession, Any], Any] | None] = ContextVar("asked once", default=None)
+T = TypeVar("T")
 # what was set when it was asked last: Java's map, and ours
 _found: WeakKeyDictionary[SparkSession, tuple[Any, Mapping[str, str]]] = WeakKeyDictionary()
 
 
 @contextmanager
 def settings_stay() -> Iterator[None]:
-    """While this lasts, `settings_of` is what it was when it was asked first."""
-    before = _read.set({})
+    """While this lasts, a statement, `settings_of` and `once` give what they gave first."""
+    before = _asked_once.set({})
     try:
         yield
     finally:
-        _read.reset(before)
+        _asked_once.reset(before)
+
+
+def once(spark: SparkSession, what: Any, ask: Callable[[], T]) -> T:
+    """What a session answers, asked once a statement; each time outside of one. `what`: names the question."""
+    kept = _asked_once.get()
+    if kept is None:
+        return ask()
+    if (spark, what) not in kept:
+        kept[spark, what] = ask()
+    found: T = kept[spark, what]
+    return found
 
 
 def setting_of(spark: SparkSession, *keys: str) -> str | None:
     """The value of the first of these keys that the session has set."""
-    kept = (_read.get() or {}).get(id(spark))
-    values = (spark.conf.get(key, None) if kept is None else kept[1].get(key) for key in keys)
-    return next((str(value) for value in values if value is not None), None)
+    known = settings_of(spark)
+    return next((known[key] for key in keys if key in known), None)
 
 
 def is_case_sensitive(spark: SparkSession) -> bool:
     """Whether names that differ in case alone are different names in this session."""
-    return str(setting_of(spark, "spark.sql.caseSensitive")).lower() == "true"
+    return is_set(spark, "spark.sql.caseSensitive")
 
 
 def quotes_hold(text: str, is_on: Callable[[str], bool]) -> bool:
@@ -94,9 +106,9 @@ def condition_of(spark: SparkSession, where: str, fields: Sequence[DataField]) -
     return parse_where(text, fields, str(spark.conf.get("spark.sql.session.timeZone")), ansi)
 
 
-def is_set(spark: SparkSession, key: str) -> bool:
-    """Whether a setting that is off by default is on."""
-    return str(spark.conf.get(key, "false")).lower() == "true"
+def is_set(spark: SparkSession, key: str, default: str = "false") -> bool:
+    """Whether a setting is on, `default` where it is not set."""
+    return (setting_of(spark, key) or default).lower() == "true"
 
 
 def require_values_as_text(spark: SparkSession, given: Mapping[str, Any] | Iterable[Any] | None) -> None:
@@ -131,12 +143,7 @@ def _is_stopped(spark: SparkSession) -> bool:
 
 def settings_of(spark: SparkSession) -> Mapping[str, str]:
     """All that the session has set, by key."""
-    kept = _read.get()
-    if kept is None:
-        return _asked(spark)
-    if id(spark) not in kept:
-        kept[id(spark)] = (spark, _asked(spark))
-    return kept[id(spark)][1]
+    return once(spark, _SETTINGS, partial(_asked, spark))
 
 
 def _asked(spark: SparkSession) -> Mapping[str, str]:

@@ -28,6 +28,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.spark import instants
 from bucketlake.spark.arrow_rows import arrow_layout, spark_batch
 from bucketlake.spark.cluster import Action, runs_here, unpickled
+from bucketlake.spark.settings import setting_of
 from bucketlake.spark.types import field_types, spark_type
 from bucketlake.spark.write.file_columns import UNREADABLE, columns_of_files
 from bucketlake.types.model import MAX_LENGTH, DataField, Root, arrow_type
@@ -174,7 +175,7 @@ def _proved(
     sizes = _lengths(frame)
     if sizes is None or (most is not None and sum(sizes.values()) > most):
         return None
-    if any(spark.conf.get(key, None) is not None for key in _ENCRYPTION):
+    if setting_of(spark, *_ENCRYPTION) is not None:
         return None
     rebased = any(field.type.root in _TIMES for field in fields)
     settings = {**_SETTINGS, _REBASE: "CORRECTED"} if rebased else _SETTINGS

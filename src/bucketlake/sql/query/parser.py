@@ -17,7 +17,7 @@ from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.tokens import Token
 
 from bucketlake.spark.instants import UTC
-from bucketlake.spark.settings import quotes_hold
+from bucketlake.spark.settings import quotes_hold, setting_of
 from bucketlake.sql.text import lexemes
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
@@ -34,7 +34,7 @@ class Settings:
 
     def on(self, key: str) -> bool:
         """Whether a flag that is off by default is set."""
-        return str(self.spark.conf.get(key, "false")).lower() != "false"
+        return (setting_of(self.spark, key) or "false").lower() != "false"
 
     @cached_property
     def case_sensitive(self) -> bool:
@@ -44,13 +44,13 @@ class Settings:
     @cached_property
     def utc(self) -> bool:
         """Whether local times of the session are UTC's."""
-        zoned = str(self.spark.conf.get("spark.sql.timestampType", "TIMESTAMP_LTZ")) == "TIMESTAMP_LTZ"
+        zoned = (setting_of(self.spark, "spark.sql.timestampType") or "TIMESTAMP_LTZ") == "TIMESTAMP_LTZ"
         return zoned and str(self.spark.conf.get("spark.sql.session.timeZone")) in UTC
 
     @cached_property
     def own_functions_first(self) -> bool:
         """Whether Spark is certain to take the name of a function of its own for that, whatever the user registered."""
-        return str(self.spark.conf.get("spark.sql.functionResolution.sessionOrder", "first")).lower() != "first"
+        return (setting_of(self.spark, "spark.sql.functionResolution.sessionOrder") or "first").lower() != "first"
 
     @cached_property
     def dates_beside_text(self) -> bool:

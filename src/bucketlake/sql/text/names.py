@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
@@ -16,6 +17,7 @@ from bucketlake.env.storage import threads_for
 from bucketlake.errors import InvalidError
 from bucketlake.ops.table.parallel import parallel
 from bucketlake.options.session import CATALOG_NAMES
+from bucketlake.spark.settings import once
 from bucketlake.spark.types import quoted
 from bucketlake.sql.text.cursor import Cursor
 from bucketlake.values import dataclass
@@ -176,7 +178,11 @@ def is_sparks(lake: Lake, parts: tuple[str, ...]) -> bool:
 
 
 def is_temp_view(lake: Lake, name: str) -> bool:
-    """Whether the session has a temporary view of this name."""
+    """Whether the session has a temporary view of this name; asked once a statement."""
+    return once(lake.spark, ("temporary view", name), partial(_is_temp_view, lake, name))
+
+
+def _is_temp_view(lake: Lake, name: str) -> bool:
     if "$" in name or not is_sparks(lake, (name,)):
         return False
     try:
