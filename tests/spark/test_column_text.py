@@ -6,14 +6,16 @@ import datetime as dt
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pytest
 from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 from pyspark.sql.window import Window
 
 import bucketlake
-from bucketlake.errors import UnsupportedError
+from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.spark.column_text import alias_of, column_text
+from bucketlake.spark.session import Lake
 
 ROWS = (
     "VALUES (1, 'a', 1.5D, 1.25BD, DATE'2024-01-01', TIMESTAMP'2024-01-01 01:02:03.000004', array(1, 2), map('k', 7), "
@@ -142,3 +144,41 @@ def test_merges_by_columns_prune_as_texts_do(lake: bucketlake.Lake) -> None:
     merge = merge.whenMatched(changes["v"].isNull()).delete().whenMatched().update({"v": F.lower(changes["v"])})
     merge.whenNotMatched().insert({"id": changes["id"], "v": F.concat(F.col("v"), F.lit("!"))}).merge()
     assert sorted(tuple(row) for row in lake.sql("SELECT * FROM db.t").collect()) == [(1, "a"), (2, "b"), (4, "D!")]
+
+
+def test_columns_are_set_to_constants_of_python(classic: Lake) -> None:
+    classic.sql(
+        "CREATE TABLE db.c (id INT, i INT, l BIGINT, d DOUBLE, m DECIMAL(20, 2), b BOOLEAN, y BINARY, day DATE, ts TIMESTAMP,"
+        " n TIMESTAMP_NTZ, s STRING) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')"
+    )
+    zoned = dt.datetime(2024, 1, 1, 1, 2, 3, 4, dt.timezone(dt.timedelta(hours=5)))
+    local = dt.datetime(2024, 7, 1, 12)  # as it is, whatever the zones of the session and of this process
+    values = {
+        **{"i": -(2**31), "l": np.int64(2**40), "d": -0.5, "m": Decimal("-12.5"), "b": True, "y": b"a\0'"},
+        **{"day": dt.date(999, 1, 1), "ts": zoned, "n": local, "s": None},
+    }
+    table = classic.table("db.c")
+    merge = table.merge([{"id": 1}], "c.id = source.id").whenNotMatched().insert({"id": "source.id", **values})
+    merge.whenMatched().update(values).merge()
+    classic.sql("INSERT INTO db.c (id, s) VALUES (2, 'b')")
+    table.update(values, "id = 2")
+    merge.whenMatched().update({"s": None, "d": float("inf")}).merge()
+    shown = "id, i, l, d, m, b, y, CAST(day AS STRING), unix_micros(ts), CAST(n AS STRING), s"
+    micros = (zoned - dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)) // dt.timedelta(microseconds=1)
+    expected = (
+        -(2**31),
+        2**40,
+        -0.5,
+        Decimal("-12.50"),
+        True,
+        b"a\0'",
+        "0999-01-01",
+        micros,
+        "2024-07-01 12:00:00",
+        None,
+    )
+    found = classic.sql(f"SELECT {shown} FROM db.c ORDER BY id").collect()
+    assert [tuple(row) for row in found] == [(1, *expected[:2], float("inf"), *expected[3:]), (2, *expected)]
+    for other in (np.datetime64("2024-01-01"), dt.timedelta(1), {1}, Decimal("NaN"), 10**40, dt.time(1)):
+        with pytest.raises(InvalidError, match="no value for a column"):
+            table.update({"i": other})

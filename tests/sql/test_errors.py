@@ -442,11 +442,13 @@ def test_expressions_of_calls_that_are_not_understood_are_told_without_plans(cla
     assert "Project" not in str(raised.value)
     with pytest.raises(InvalidError, match=r"an update takes column → expression \[given=str\]"):
         table.update("id = 1", {"name": "'b'"})  # type: ignore[arg-type]
-    with pytest.raises(InvalidError, match=r"neither SQL text nor a Column \[given=float, column=id\].*lit\(value\)"):
-        table.update({"ID": 2.5}, "name = 'a'")  # type: ignore[dict-item]
-    merge = table.merge([{"id": 1}], "t.id = source.id").whenMatched().update({"name": 2.5})  # type: ignore[dict-item]
+    with pytest.raises(InvalidError, match=r"no value for a column \[given=dict, column=id\].*or a Column"):
+        table.update({"ID": {"a": 2.5}}, "name = 'a'")
+    with pytest.raises(InvalidError, match=r"neither SQL text nor a Column \[given=bool\]"):
+        table.merge([{"id": 1}], True).whenMatched().delete().merge()  # type: ignore[arg-type]
+    merge = table.merge([{"id": 1}], "t.id = source.id").whenMatched().update({"name": [2.5]})
     assert repr(merge) == "MergeBuilder('t', on='t.id = source.id', 1 clause: merge() does it)"
-    with pytest.raises(InvalidError, match="neither SQL text nor a Column"):
+    with pytest.raises(InvalidError, match=r"no value for a column \[given=list, column=name\]"):
         merge.merge()
     stream = classic.spark.readStream.format("rate").load().selectExpr("1 AS id", "'b' AS name")
     with pytest.raises(InvalidError, match=r"(?s)streaming sources.*do: write_stream\(\) writes a stream"):

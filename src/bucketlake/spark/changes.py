@@ -62,7 +62,7 @@ from bucketlake.spark.arrow_rows import collected, spark_table, spread
 from bucketlake.spark.assignment import is_final
 from bucketlake.spark.beside import NOTHING, Beside
 from bucketlake.spark.cluster import parallelism
-from bucketlake.spark.column_text import condition_text, expression_given, expression_of
+from bucketlake.spark.column_text import condition_text, expression_of, value_given
 from bucketlake.spark.conform import chars_are_text, conform, require_assignable, require_one_row, same_key
 from bucketlake.spark.maintain.compaction import after_no_change
 from bucketlake.spark.read import among, reader
@@ -300,7 +300,8 @@ def _keys_found(spark: SparkSession, table: Table, keys: Keys, plan: Plan) -> pa
 def update(
     spark: SparkSession, table: Table, assignments: Mapping[str, Any], where: str | Predicate | Column | None
 ) -> Snapshot | None:
-    """Set columns of the matching rows. `assignments`: column → SQL expression or Column over the old row.
+    """Set columns of the matching rows. `assignments`: column → SQL expression or Column over the old row, or a
+    constant that is no text.
 
     Errors: InvalidError (columns, primary key, values), UnsupportedError (merge engine), and those of a write.
     """
@@ -382,7 +383,7 @@ def assigned_columns(schema: TableSchema, assignments: Mapping[str, Any]) -> dic
             raise InvalidError("no such column", column=name, columns=names, remedy=did_you_mean(name, names))
         if own in found:
             raise InvalidError(f"Conflicting assignments for '{own}'", remedy="assign each column once")
-        found[own] = expression_given(value, column=own)
+        found[own] = value_given(value, column=own)
     if not found:
         raise InvalidError("an update that sets nothing", remedy="give column → expression")
     return found

@@ -39,6 +39,7 @@ _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\([0-9, ]+\))?")
 _PLAIN = re.compile(r"[^'\"`();/{}\[\]\\?:-]+")  # SQL text that has one meaning wherever it stands
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 _REBASED = -2_208_988_800_000_000  # before 1900 Spark reads the days of Java's instants by another calendar
+_BEYOND_DECIMALS = 10**38
 _WIDTH = {"ByteType": "Y", "ShortType": "S", "IntegerType": "", "LongType": "L"}
 
 
@@ -73,13 +74,39 @@ def condition_text(where: str | Predicate | Column | None) -> str | Predicate | 
     return text
 
 
-def expression_given(given: Any, **where: Any) -> str | Column:
-    """What a caller gives as an expression; InvalidError for values of Python, which could be meant as either."""
+def expression_given(given: Any) -> str | Column:
+    """What a caller gives as a condition; InvalidError for values of Python's."""
     if not isinstance(given, (str, Column)):
-        kind = type(given).__name__
-        remedy = 'give SQL text ("price * 2", "\'Oslo\'"), or lit(value) of pyspark.sql.functions'
-        raise InvalidError("neither SQL text nor a Column", given=kind, **where, remedy=remedy)
+        remedy = 'give SQL text ("t.id = source.id"), or a Column'
+        raise InvalidError("neither SQL text nor a Column", given=type(given).__name__, remedy=remedy)
     return given
+
+
+def value_given(given: Any, **where: Any) -> str | Column:
+    """What a caller sets a column to: SQL text, a Column, or a constant of Python's that is no text, as SQL text.
+    Moments without a zone are TIMESTAMP_NTZ, as in rows of this process. InvalidError for anything else."""
+    if isinstance(given, (str, Column)):
+        return given
+    try:
+        text = _constant(given)
+    except (OverflowError, ValueError):  # a moment that is out of Python's range in UTC
+        text = None
+    if text is None:
+        remedy = 'give SQL text ("price * 2", "\'Oslo\'"), a number, date, moment, bytes or None, or a Column'
+        raise InvalidError("no value for a column", given=type(given).__name__, **where, remedy=remedy)
+    return text
+
+
+def _constant(value: Any) -> str | None:
+    """A value of Python's or a number of numpy's as SQL text; None for what has no certain text."""
+    if getattr(getattr(value, "dtype", None), "kind", "") in tuple("biuf") and getattr(value, "ndim", 1) == 0:
+        value = value.item()
+    if type(value) is int:
+        return None if abs(value) >= _BEYOND_DECIMALS else _negative(str(value))
+    if type(value) is dt.datetime and value.tzinfo is not None:
+        value = value.astimezone(dt.timezone.utc)
+    known = value is None or type(value) in (bool, float, Decimal, bytes, dt.date, dt.datetime)
+    return _value(value) if known and not (type(value) is Decimal and not value.is_finite()) else None
 
 
 def expression_of(text: str, name: str | None = None) -> Column:

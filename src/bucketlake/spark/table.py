@@ -252,8 +252,8 @@ class LakeTable(Streams):
     def update(
         self, assignments: Mapping[str, Any], where: str | Predicate | Column | None = None, **options: Any
     ) -> Snapshot | None:
-        """Set columns of the matching rows. `assignments`: column → SQL expression or Column over the row as it was;
-        `where`: as for `delete`.
+        """Set columns of the matching rows. `assignments`: column → SQL expression or Column over the row as it was, or
+        a constant (a number, date, moment, bytes, None; a text is SQL: "'Oslo'"); `where`: as for `delete`.
 
         Columns of the primary key cannot be set; a partition column that is not one of them moves the row.
         Spec: docs/spec/row_changes.md#update

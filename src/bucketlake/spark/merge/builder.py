@@ -29,12 +29,12 @@ Expression: TypeAlias = "str | Column"  # SQL text, or a column over the two tab
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One clause. `values`: column → expression, None: all columns from the source's of the same name."""
+    """One clause. `values`: column → expression or constant, None: all columns from the source's of the same name."""
 
     side: Side
     kind: int
     condition: Expression | None = None
-    values: Mapping[str, Expression] | None = None
+    values: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class _When:
     builder: MergeBuilder
     condition: Expression | None
 
-    def _then(self, side: Side, kind: int, values: Mapping[str, Expression] | None) -> MergeBuilder:
+    def _then(self, side: Side, kind: int, values: Mapping[str, Any] | None) -> MergeBuilder:
         if values is not None and not values and kind != DELETE:
             raise InvalidError("a clause that sets nothing", remedy="give column → expression")
         return self.builder.plus(Asked(side, kind, self.condition, values))
@@ -112,8 +112,8 @@ class _When:
 class WhenMatched(_When):
     """What becomes of matched rows."""
 
-    def update(self, assignments: Mapping[str, Expression]) -> MergeBuilder:
-        """Set columns, or members of ROW columns ("a.b")."""
+    def update(self, assignments: Mapping[str, Any]) -> MergeBuilder:
+        """Set columns, or members of ROW columns ("a.b"), to SQL text, Columns, or constants that are no text."""
         return self._then(Side.MATCHED, UPDATE, assignments)
 
     def updateAll(self) -> MergeBuilder:
@@ -129,8 +129,8 @@ class WhenMatched(_When):
 class WhenNotMatched(_When):
     """What becomes of rows that only the source has."""
 
-    def insert(self, assignments: Mapping[str, Expression]) -> MergeBuilder:
-        """Insert them with these columns; others are null."""
+    def insert(self, assignments: Mapping[str, Any]) -> MergeBuilder:
+        """Insert them with these columns, values as for `update`; others are null."""
         return self._then(Side.NOT_MATCHED, INSERT, assignments)
 
     def insertAll(self) -> MergeBuilder:
@@ -142,8 +142,8 @@ class WhenNotMatched(_When):
 class WhenNotMatchedBySource(_When):
     """What becomes of rows that only the target has."""
 
-    def update(self, assignments: Mapping[str, Expression]) -> MergeBuilder:
-        """Set columns."""
+    def update(self, assignments: Mapping[str, Any]) -> MergeBuilder:
+        """Set columns, to values as of `WhenMatched.update`."""
         return self._then(Side.NOT_MATCHED_BY_SOURCE, UPDATE, assignments)
 
     def delete(self) -> MergeBuilder:

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 
 from bucketlake.errors import InvalidError
 from bucketlake.file_names import parts_of
-from bucketlake.spark.column_text import column_text, expression_given
+from bucketlake.spark.column_text import column_text, expression_given, value_given
 from bucketlake.spark.merge.builder import Asked, Expression, MergeBuilder
 from bucketlake.spark.settings import substituted
 from bucketlake.sql.rows.merge import MergeInto, Source, Text, When, check_order
@@ -55,7 +55,6 @@ class _Reader:
 
     def read(self, expression: Expression) -> Text:
         """An expression at its place. InvalidError for text that is not one expression."""
-        expression = expression_given(expression)
         text = expression if isinstance(expression, str) else column_text(expression, self.frame, self.source)
         if text is not None:
             cursor = Cursor(substituted(self.frame.sparkSession, text))
@@ -70,18 +69,19 @@ class _Reader:
 
     def clause(self, asked: Asked) -> When:
         """A clause as the statement's."""
-        condition = None if asked.condition is None else self.read(asked.condition)
+        condition = None if asked.condition is None else self.read(expression_given(asked.condition))
         if asked.values is None:
             return When(asked.side, asked.kind, condition, None)
         columns = tuple(_path(name) for name in asked.values)
-        return When(asked.side, asked.kind, condition, columns, tuple(map(self.read, asked.values.values())))
+        values = [value_given(value, column=name) for name, value in asked.values.items()]
+        return When(asked.side, asked.kind, condition, columns, tuple(map(self.read, values)))
 
 
 def merge(lake: Lake, table: LakeTable, asked: MergeBuilder) -> Snapshot | None:
     """Run a MERGE that was said in Python. Errors: those of MERGE INTO."""
     table = replace(table, table=table.table.for_changing(rows=True))
     reader = _Reader(asked.frame, asked.source)
-    on = reader.read(asked.on)
+    on = reader.read(expression_given(asked.on))
     clauses = tuple(map(reader.clause, asked.clauses))
     check_order(clauses)
     parts = tuple(parts_of(table.name)) or (table.name,)
