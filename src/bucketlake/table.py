@@ -448,11 +448,11 @@ class Table(Upkeep, Streams, Frames):
         store.check_here()
         return commits.Commit(store, preparing.new_commit_user(self.store))
 
-    def drop_partitions(self, partitions: PartitionSpecs) -> Snapshot:
-        """Remove all rows of the partitions; a specification may name some partition columns only, not none."""
+    def drop_partitions(self, partitions: PartitionSpecs) -> Snapshot | None:
+        """Remove all rows of the partitions; None where none of them is there. A specification may name some partition
+        columns only, not none."""
         done = self._removal().drop_partitions(listed(partitions))
-        expiring.after_commit(self.store, done)
-        return done
+        return expiring.after_change(self.store, done)
 
     def _history(self, writing: bool = False) -> Store:
         if writing:

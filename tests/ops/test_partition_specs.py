@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import bucketlake
+from bucketlake import events
 from bucketlake.errors import InvalidError
 from bucketlake.ops.table import partitions
 from bucketlake.ops.table.partitions import partition_values, spec_filter
@@ -66,6 +67,18 @@ def test_texts_that_no_partition_can_have_are_refused(tmp_path: Path) -> None:
     null = table.options.get("partition.default-name")
     for text, count in (("007", 1), (" 7 ", 1), (null, 1), ("8", 0)):
         assert sum(map(spec_filter(table.store, [{"a": text}]), known)) == count, text
+
+
+def test_dropping_partitions_that_are_not_there_commits_nothing(tmp_path: Path) -> None:
+    """An empty snapshot told nobody that the value was a slip."""
+    table, _ = made(tmp_path, [{"a": 7, "b": "x", "f": 1.5}])
+    told: list[object] = []
+    stop = events.subscribe(told.append)
+    assert table.drop_partitions([{"a": 8}, {"a": 7, "b": "y"}]) is None
+    stop()
+    assert told == [] and len(table.snapshots()) == 1
+    done = table.drop_partitions([{"a": 8}, {"a": 7}])
+    assert done is not None and (done.id, done.total_record_count) == (2, 0)
 
 
 @pytest.mark.parametrize(

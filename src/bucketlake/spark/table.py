@@ -352,7 +352,8 @@ class LakeTable(Streams):
         return self.table.truncate()
 
     def drop_partitions(self, partitions: PartitionSpecs) -> Snapshot | None:
-        """Remove all rows of partitions; a specification may name some partition columns only."""
+        """Remove all rows of partitions; None where none of them is there. A specification may name some partition
+        columns only."""
         return self.table.drop_partitions(partitions)
 
     # ---- what is not needed any more

@@ -19,6 +19,7 @@ from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitK
 from bucketlake.lsm.changelog import settles
 from bucketlake.lsm.compaction import CompactionRule
 from bucketlake.lsm.levels import key_range_of
+from bucketlake.ops.commit.chain import NothingLeftError
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.outcome import Outcome, owned
 from bucketlake.ops.commit.publish import Publisher, Request, is_commit
@@ -289,8 +290,9 @@ class Commit:
         identifier: int = BATCH_COMMIT_IDENTIFIER,
         *,
         notes: CommitProperties | None = None,
-    ) -> Snapshot:
-        """Delete the partitions that match any of the (full or partial) specs, with a new snapshot."""
+    ) -> Snapshot | None:
+        """Delete the partitions that match any of the (full or partial) specs, with a new snapshot; None where none is
+        there."""
         notes = notes or CommitProperties(operation="TRUNCATE")
         if not specs:
             raise InvalidError("Partitions list cannot be empty.")
@@ -298,7 +300,16 @@ class Commit:
             raise InvalidError("a partition specification names no column", remedy="truncate to remove all rows")
         target = spec_filter(self._store, specs)
         plan = self._replacing(target, None, lambda view: Changes())
-        return self._once(CommitKind.OVERWRITE, identifier, plan, notes, Outcome())
+
+        def dropping(view: View) -> Changes:
+            changes = plan(view)
+            if not changes.table and not changes.indexes:
+                raise NothingLeftError
+            return changes
+
+        with suppress(NothingLeftError):
+            return self._once(CommitKind.OVERWRITE, identifier, dropping, notes, Outcome())
+        return None
 
     def _replacing(
         self,

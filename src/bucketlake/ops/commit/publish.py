@@ -27,7 +27,7 @@ from bucketlake.errors import (
 from bucketlake.file_names import lies_in
 from bucketlake.format.metadata.manifest import FileKind
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
-from bucketlake.ops.commit.chain import Guard
+from bucketlake.ops.commit.chain import Guard, NothingLeftError
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.draft import Drafts, Request, Scratch
 from bucketlake.ops.commit.outcome import Outcome, owned
@@ -67,6 +67,8 @@ class Publisher:
         try:
             with owned(own, lambda: self._delete(scratch.all())):
                 snapshot = self._loop(request, scratch, own, started)
+        except NothingLeftError:
+            raise
         except Exception as error:
             tell_failed(self._store, request.name, error, started)
             raise
