@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from bucketlake.catalogs import rest, sql
     from bucketlake.catalogs.clone import Cloning
     from bucketlake.catalogs.migrate import Draft
+    from bucketlake.lsm.engines import rules as merging
     from bucketlake.ops.clone.clone import Cloned
     from bucketlake.ops.migrate.migrate import Migrated
     from bucketlake.ops.scan import fallback, system_tables
@@ -81,6 +82,7 @@ else:  # a warehouse is often opened for its names, schemas or files alone
     rest = lazy("bucketlake.catalogs.rest")
     catalog_tables = lazy("bucketlake.catalog_tables")
     fallback = lazy("bucketlake.ops.scan.fallback")
+    merging = lazy("bucketlake.lsm.engines.rules")
     system_tables = lazy("bucketlake.ops.scan.system_tables")
     registry = lazy("bucketlake.ops.system.registry")
     folders = lazy("bucketlake.catalogs.migrate")
@@ -304,6 +306,7 @@ class Catalog:
             schema, partition_keys, primary_keys, {**table_defaults(self.options), **given_options(options)}, comment
         )
         refuse_undelivered(made)
+        merging.check_merges(made)
         made = replace(made, time_millis=self.env.clock.now_millis())
         draft = tables.new_table(place.env, place.path, made, found.text)
         fallback.check_branches(draft.store, {}, made.options)

@@ -16,10 +16,19 @@ import pytest
 import bucketlake
 from bucketlake import CommitError, ConflictError, InvalidError, Table, UnsupportedError
 from bucketlake.env.local import LocalStorage
+from bucketlake.ops.table.store import clear_cache
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
 from bucketlake.ops.write.write import write_batches
-from bucketlake.schema.change import AddColumn, DropPrimaryKey, RemoveOption, RenameColumn, SchemaChange, SetOption
-from bucketlake.types.model import BIGINT, INT
+from bucketlake.schema.change import (
+    AddColumn,
+    DropPrimaryKey,
+    RemoveOption,
+    RenameColumn,
+    SchemaChange,
+    SetOption,
+    UpdateColumnType,
+)
+from bucketlake.types.model import BIGINT, INT, STRING
 
 FIRST = {key: f"a{key}" for key in range(20)}
 NEXT = {key: f"b{key}" for key in range(20)}
@@ -260,3 +269,22 @@ def test_deletion_vectors_are_compacted_away_where_they_are_not_wanted_any_more(
     table.write_arrow(batch({3: "e"}))
     table.compact()
     assert rows(table) == sorted({**FIRST, 1: "c", 2: "d", 3: "e"}.items())
+
+
+def test_aggregates_of_another_type_are_refused_where_they_come_in(tmp_path: Path) -> None:
+    """The first write failed, where rows were already on their way."""
+    options = {"bucket": "1", "merge-engine": "aggregation", "fields.v.aggregate-function": "sum"}
+    schema = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("s", pa.string())])
+    table = bucketlake.open(str(tmp_path)).create_table("t", schema, primary_keys=["k"], options=options)
+    for change in (SetOption("fields.s.aggregate-function", "sum"), UpdateColumnType("v", STRING)):
+        with pytest.raises(InvalidError, match=r"sum column must be 'NumericType' but was 'STRING'.*function=sum"):
+            table.alter(change)
+    path = Path(table.store.paths.schema(0))
+    path.write_text(path.read_text().replace('"fields.v.', '"fields.s.'))  # as another engine lets it be made
+    clear_cache()
+    table = bucketlake.open(str(tmp_path)).table("t")
+    table = table.alter(SetOption("write-buffer-size", "1 mb"))
+    with pytest.raises(InvalidError, match="sum column"):
+        table.write_arrow(pa.table({"k": [1], "v": [1], "s": ["a"]}))
+    table = table.alter(RemoveOption("fields.s.aggregate-function"))
+    assert table.write_arrow(pa.table({"k": [1], "v": [1], "s": ["a"]})) is not None

@@ -46,6 +46,15 @@ CREATIONS: dict[str, tuple[dict[str, Any], type[BucketlakeError], str]] = {
         InvalidError,
         "identifier 'count'",
     ),
+    "aggregate of another type": (
+        {
+            "primary_keys": ["pt", "k"],
+            "schema": pa.schema([*SCHEMA, ("s", pa.string())]),
+            "options": {"bucket": "1", "merge-engine": "aggregation", "fields.s.aggregate-function": "sum"},
+        },
+        InvalidError,
+        "Data type for sum column must be 'NumericType' but was 'STRING'",
+    ),
     "no columns": ({"schema": pa.schema([]), "primary_keys": [], "partition_keys": []}, InvalidError, "no columns"),
     "partition column twice": ({"partition_keys": ["pt", "pt"]}, InvalidError, "duplicate"),
     "primary-key column twice": ({"primary_keys": ["k", "k"]}, InvalidError, "duplicate"),

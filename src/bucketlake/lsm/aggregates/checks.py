@@ -180,4 +180,6 @@ def _nested_table(about: About) -> None:
 
 def _need(about: About, holds: bool, message: str, kind: DataType | None = None) -> None:
     if not holds:
-        raise about.error(message.replace("{}", f"'{type_text(kind or about.field.type)}'"))
+        other = f"give the column another type, or another 'fields.{about.field.name}.aggregate-function'"
+        remedy = other if "{}" in message else None
+        raise about.error(message.replace("{}", f"'{type_text(kind or about.field.type)}'"), remedy)

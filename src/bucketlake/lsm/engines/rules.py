@@ -1,6 +1,7 @@
 """A table's merge engine and the order of its rows: the one place that turns options into them.
 
     engine_of(schema, options) -> MergeEngine
+    check_merges(schema)                raises what the first write would: beside CREATE and ALTER
     order_of(schema, options) -> KeyOrder
     refused_retracts(options) -> str | None
 
@@ -11,6 +12,7 @@ Spec: docs/spec/merge.md#engines
 
 from __future__ import annotations
 
+from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.lsm.aggregates.functions import Aggregate, AggregateOptions, aggregate
 from bucketlake.lsm.engines.aggregation import Aggregation
 from bucketlake.lsm.engines.engines import FIRST_ROW_RETRACTS, Deduplicate, FirstRow, MergeEngine
@@ -20,7 +22,7 @@ from bucketlake.options.options import TableOptions
 from bucketlake.schema.schema import TableSchema
 from bucketlake.schema.validation import aggregate_function, sequence_groups
 
-__all__ = ["engine_of", "order_of", "refused_retracts"]
+__all__ = ["check_merges", "engine_of", "order_of", "refused_retracts"]
 
 ON_GROUP = "partial-update.remove-record-on-sequence-group"
 
@@ -40,6 +42,24 @@ def engine_of(schema: TableSchema, options: TableOptions) -> MergeEngine:
     if engine == "partial-update":
         return _partial_update(schema, options)
     return Deduplicate(ignore_delete)
+
+
+def check_merges(schema: TableSchema, base: TableSchema | None = None) -> None:
+    """InvalidError for a schema whose rows no engine merges (`sum` of texts), unless those of `base`, which it follows,
+    are refused for the same. A package that is missing on this machine is no fault of the schema's."""
+    fault = _fault(schema)
+    if fault is not None and (base is None or str(fault) != str(_fault(base))):
+        raise fault
+
+
+def _fault(schema: TableSchema) -> InvalidError | None:
+    try:
+        engine_of(schema, schema.table_options)
+    except InvalidError as error:
+        return error
+    except UnsupportedError:
+        pass
+    return None
 
 
 def order_of(schema: TableSchema, options: TableOptions) -> KeyOrder:

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from bucketlake.errors import ConflictError, InvalidError, NotFoundError, already_done
 from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.lsm.engines.rules import check_merges
 from bucketlake.ops.commit.schemas import refuse_leaving_pending, refuse_other_merges
 from bucketlake.ops.scan import fallback, key_types
 from bucketlake.ops.table.newest import newest_schema
@@ -54,6 +55,7 @@ class Alter:
             snapshot = self.store.latest_snapshot()
             following = self._following(base, changes, snapshot)
             refuse_change(base, following, changes)
+            check_merges(following, base)
             fallback.check_branches(self.store, base.options, following.options)
             if alter_managed(self.store, changes):
                 return

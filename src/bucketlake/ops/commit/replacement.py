@@ -16,6 +16,7 @@ from dataclasses import field, replace
 from bucketlake.env.keeper import refuse_managed
 from bucketlake.errors import CommitError, ConflictError, NotFoundError, StorageError, UnsupportedError
 from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.lsm.engines.rules import check_merges
 from bucketlake.ops.commit.alter import stay_in_table
 from bucketlake.ops.commit.commit import Check, Commit
 from bucketlake.ops.scan.scan import live_entries
@@ -120,6 +121,7 @@ def draft_replacement(old: Store, made: TableSchema, name: str) -> Replacement:
     """
     refuse_managed(old.env.keeper, "REPLACE TABLE", "drop the table and create it anew", table=name)
     refuse_undelivered(made)
+    check_merges(made)
     refuse_undelivered(old.schema)
     _check_same_partitions(old.schema, made, name)
     fresh, highest = with_fresh_ids(made.fields, old.schema.next_field_id)
