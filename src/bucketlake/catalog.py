@@ -182,8 +182,8 @@ class Catalog:
     # ---- tables
 
     def list_tables(self, database: str = DEFAULT_DATABASE) -> list[str]:
-        """Names of the database's tables, sorted. Folders that hold no schema are none, nor those whose name no table
-        has. Those of `sys` are built in."""
+        """Names of the tables of one database, without a name those of `default`, sorted; `tables` has all databases'.
+        Folders that hold no schema are none, nor those whose name no table has. Those of `sys` are built in."""
         if database == SYSTEM_DATABASE:
             return sorted(catalog_tables.CATALOG_TABLES)
         if not self.database_exists(database):

@@ -48,7 +48,8 @@ OF_OTHERS = {
     "rename_column": "table.alter(RenameColumn(…))",
     "set_options": "table.alter(SetOption(…))",
     "set_properties": "table.alter(SetOption(…))",
-    "detail": "table.report()",
+    "detail": "table.report.overview()",
+    "drop": "catalog.drop_table(name)",
     "primary_keys": "table.schema.primary_keys",
     "partition_keys": "table.schema.partition_keys",
 }

@@ -296,6 +296,12 @@ def test_going_back(run: Run, own: str) -> None:
     assert (dry["snapshot"], dry["removed"], dry["tags"]) == (1, [2, 3], [])
     assert run("rollback", "db.orders", "2", warehouse=own).status == 1
     assert fingerprint(own) == before
+    run("tag", "create", "db.orders", "1", warehouse=own)  # of snapshot 3: CALL sys.rollback reads numbers as ids, too
+    dry = run("rollback", "db.orders", "1", "--dry-run", "--json", warehouse=own).json
+    assert (dry["snapshot"], dry["tags"]) == (1, ["1"])
+    diff = [run("diff", "db.orders", first, "3", "--json", warehouse=own).json for first in ("1", "v1")]
+    assert diff[0] == diff[1] != []
+    run("tag", "delete", "db.orders", "1", "--yes", warehouse=own)
     assert run("rollback", "db.orders", "v1", "--as-latest", "--json", warehouse=own).json["snapshot"] == 4
     assert run("rollback", "db.orders", "2", "--yes", "--json", warehouse=own).json["removed"] == [3, 4]
     assert run("rollback", "db.orders", "--as-of", "2999-01-01", "--yes", "--json", warehouse=own).json["snapshot"] == 2

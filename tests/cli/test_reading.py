@@ -158,6 +158,7 @@ def test_errors_are_message_place_remedy(run: Run, shared: str) -> None:
         assert run(*words, warehouse=shared).status == 2, words
     assert "Did you mean 'snapshots'?" in run("history", "db.orders", warehouse=shared).err
     assert "Did you mean 'advise'?" in run("doctor", "db.orders", warehouse=shared).err
+    assert "Did you mean 'sql'?" in run("delete", "db.orders", warehouse=shared).err
     assert "Did you mean 'rollback'?" in run("undo", "db.orders", warehouse=shared).err
     folder = f"{shared}/db.db/orders"
     assert f"write 'db.orders'; the warehouse, '{shared}', is said apart" in run("files", folder, warehouse=shared).err

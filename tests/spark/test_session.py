@@ -285,6 +285,8 @@ def test_what_other_libraries_call_it_is_told(classic: Lake) -> None:
         (table, "history", r"write table\.snapshots\(\)"),
         (table, "optimize", r"write table\.compact\(\)"),
         (table, "upsert", r"write table\.write\(frame\)"),
+        (table, "drop", r"write catalog\.drop_table\(name\)"),
+        (table, "detail", r"write table\.report\.overview\(\)"),
         (table, "count", r"write table\.read\(\)\.count"),
         (table.table, "vacuum", r"write table\.expire_snapshots\(\)"),
         (classic, "write", r"write lake\.write_table\(frame, name\)"),

@@ -396,6 +396,16 @@ def test_names_that_nobody_knows(classic: Lake) -> None:
             ("MSCK REPAIR TABLE db.orders", UnsupportedError, "MSCK on a lake table"),
             ("LOAD DATA INPATH '/x' INTO TABLE db.orders", UnsupportedError, "LOAD on a lake table"),
             ("VACUUM db.orders", UnsupportedError, "VACUUM on a lake table"),
+            (
+                "OPTIMIZE db.orders ZORDER BY (id)",
+                UnsupportedError,
+                r"sys\.compact\(table => 'db\.orders', order_strategy",
+            ),
+            ("CREATE TABLE db.copy CLONE db.orders", InvalidError, r"CALL sys\.clone\(database => "),
+            *[
+                (f"EXPLAIN {verb} db.orders", UnsupportedError, "EXPLAIN of .* on a lake table.*EXPLAIN takes queries")
+                for verb in ("DESC", "DESCRIBE TABLE EXTENDED", "SHOW COLUMNS IN", "SHOW CREATE TABLE", "ANALYZE TABLE")
+            ],
             ("OPTIMIZE db.orders", UnsupportedError, r"sys\.compact\(table => 'db\.orders'\)"),
             ("COMPACT TABLE db.orders", UnsupportedError, r"sys\.compact\(table => 'db\.orders'\)"),
         ],

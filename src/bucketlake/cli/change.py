@@ -10,7 +10,16 @@ from bucketlake.cli.grammar import Argument, Group, Option
 from bucketlake.cli.maintain import Changing
 from bucketlake.cli.output import confirmed
 from bucketlake.cli.text import clean, count
-from bucketlake.cli.warehouse import InWarehouse, OfTable, millis_of, names_in, open_warehouse, pairs_of, told_options
+from bucketlake.cli.warehouse import (
+    InWarehouse,
+    OfTable,
+    millis_of,
+    names_in,
+    numbered,
+    open_warehouse,
+    pairs_of,
+    told_options,
+)
 from bucketlake.errors import AlreadyExistsError, CorruptError, InvalidError, NotFoundError
 from bucketlake.lazy import lazy
 
@@ -123,7 +132,9 @@ def _records(given: Drop) -> str:
 class Rollback(Changing, Rehearsing):
     """What `rollback` takes."""
 
-    to: Annotated[str | None, Argument(metavar="[TO]", help="A snapshot's id or a tag's name; or give --as-of.")] = None
+    to: Annotated[str | None, Argument(metavar="[TO]", help="A snapshot's id, else a tag's name; or give --as-of.")] = (
+        None
+    )
     as_of: Annotated[
         str | None, Option("--as-of", metavar="TIME", help="To the newest snapshot that is not later.")
     ] = None
@@ -150,8 +161,7 @@ def rollback(given: Rollback) -> Facts:
     told = f"{count(len(later), 'snapshot')}" + (f" and {count(len(gone), 'tag')} ({', '.join(gone)})" if gone else "")
     if given.dry_run:
         return Facts(values, text=[clean(f"would go back to snapshot {target.id}, and remove {told}")])
-    tagged = given.to is not None and found.store.find_tag(given.to) is not None
-    version = given.to if tagged and given.to is not None else target.id
+    version = target.id if given.as_of is not None or numbered(found.store, given.to) else given.to or target.id
     if given.as_latest:
         made = found.rollback_to_as_latest(version)
         return Facts({**values, "snapshot": made.id}, text=[f"snapshot {made.id} holds what {target.id} held"])
@@ -165,10 +175,7 @@ def rollback(given: Rollback) -> Facts:
 def _target(store: Store, given: Rollback) -> Snapshot | None:
     if given.as_of is not None:
         return store.snapshot_at(millis_of(given.as_of))
-    tag = store.find_tag(given.to or "")
-    if tag is not None or not (given.to or "").isdecimal():
-        return tag
-    return store.find_snapshot(int(given.to or 0))
+    return numbered(store, given.to) or store.find_tag(given.to or "")
 
 
 # ---- tags

@@ -50,10 +50,10 @@ REQUIRED: Any = object()
 _OF_OTHERS = {
     **dict.fromkeys(("show", "ls", "list"), "tables"),
     **dict.fromkeys(("history", "log", "versions"), "snapshots"),
-    **dict.fromkeys(("query", "shell", "exec", "run"), "sql"),
+    **dict.fromkeys(("query", "shell", "exec", "run", "delete", "update", "merge", "alter"), "sql"),
     **dict.fromkeys(("read", "head", "select", "scan"), "cat"),
     **dict.fromkeys(("info", "schema", "desc", "inspect"), "describe"),
-    **dict.fromkeys(("load", "insert", "write", "ingest", "append"), "import"),
+    **dict.fromkeys(("load", "insert", "write", "ingest", "append", "upsert"), "import"),
     **dict.fromkeys(("vacuum", "clean", "gc"), "expire"),
     **dict.fromkeys(("restore", "revert", "undo"), "rollback"),
     **dict.fromkeys(("health", "doctor", "diagnose", "tune", "stats"), "advise"),

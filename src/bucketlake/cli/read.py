@@ -15,7 +15,7 @@ from bucketlake.cli.command import READING, WithFormat, WithJson, add
 from bucketlake.cli.grammar import Argument, Group, Option
 from bucketlake.cli.progress import Drawn
 from bucketlake.cli.text import clean, count, is_terminal
-from bucketlake.cli.warehouse import OfTable, Travel, Where
+from bucketlake.cli.warehouse import OfTable, Travel, Where, numbered
 from bucketlake.errors import NotFoundError
 from bucketlake.lazy import lazy
 from bucketlake.ops.progress import Meter
@@ -122,7 +122,8 @@ def diff(given: Diff) -> Streamed:
     ends = [given.start, str(newest) if given.end is None else given.end]
     tags = [store.find_tag(one) for one in ends]
     if None in tags:  # two tags may hold what is no snapshot any more; a tag beside an id must have one
-        ends = [one if tag is None else str(tag.id) for one, tag in zip(ends, tags, strict=True)]
+        pairs = zip(ends, tags, strict=True)
+        ends = [one if tag is None or numbered(store, one) else str(tag.id) for one, tag in pairs]
     options = {"incremental-between": ",".join(ends), "incremental-between-scan-mode": "diff"}
     names = given.names()
     given.columns = None if names is None else ",".join(["rowkind", *(one for one in names if one != "rowkind")])

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from bucketlake.catalog import Catalog
     from bucketlake.cli import settings
     from bucketlake.cli.output import Console
+    from bucketlake.format.metadata.snapshot import Snapshot
     from bucketlake.ops.check import remedy
+    from bucketlake.ops.table.store import Store
     from bucketlake.options import options as known_options
     from bucketlake.table import Table
 else:
@@ -40,7 +42,7 @@ else:
 
 __all__ = [
     *("VARIABLE", "InWarehouse", "OfTable", "OfTables", "Travel", "Where", "WithWarehouse"),
-    *("millis_of", "open_warehouse", "pairs_of", "partition_text", "table_names", "told_options"),
+    *("millis_of", "numbered", "open_warehouse", "pairs_of", "partition_text", "table_names", "told_options"),
 ]
 
 T = TypeVar("T")
@@ -295,6 +297,11 @@ def millis_of(text: str, otherwise: str = "") -> int:
         return round(moment.timestamp() * 1000)
     except (ValueError, OverflowError, OSError) as error:
         raise UsageError("not a time", value=text, remedy=f"write {_A_TIME}{otherwise}") from error
+
+
+def numbered(store: Store, text: str | None) -> Snapshot | None:
+    """The snapshot of a number; None for other texts, and numbers of none: they may be a tag's name."""
+    return store.find_snapshot(int(text)) if text and text.isdecimal() else None
 
 
 def partition_text(partition: Mapping[str, str]) -> str:

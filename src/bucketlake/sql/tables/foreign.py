@@ -18,10 +18,18 @@ _READS = frozenset(
     ["SELECT", "WITH", "FROM", "VALUES", "TABLE", "EXPLAIN", "MAP", "REDUCE", "SET", "RESET", "ADD", "LIST", "CLEAR"]
 )
 _BEFORE = ("TABLE", "INTO", "ON")
-_CHANGES = frozenset(["ALTER", "CREATE", "DROP", "REPLACE", "TRUNCATE"])
+# That name a table, or make one.
+_NAMING = frozenset(
+    ["ALTER", "ANALYZE", "CREATE", "DESC", "DESCRIBE", "DROP", "REFRESH", "REPLACE", "SHOW", "TRUNCATE"]
+)
 EXPLAINED = "EXPLAIN takes queries, INSERT, UPDATE, DELETE, MERGE and CREATE TABLE … AS"
-# Between such a verb and what it changes.
-_LEADS = frozenset(["INTO", "FROM", "TABLE", "OVERWRITE", "OR", "REPLACE", "IF", "NOT", "EXISTS"])
+# Between such a verb and the table.
+_LEADS = frozenset(
+    [
+        *("INTO", "FROM", "IN", "TABLE", "OVERWRITE", "OR", "REPLACE", "IF", "NOT", "EXISTS"),
+        *("EXTENDED", "FORMATTED", "CREATE", "COLUMNS", "PARTITIONS", "TAGS", "TBLPROPERTIES"),
+    ]
+)
 
 
 def refuse_unknown(lake: Lake, statement: str, tokens: list[Token]) -> None:
@@ -97,11 +105,11 @@ def refuse_like(lake: Lake, statement: str) -> None:
 
 
 def refuse_explained(lake: Lake, statement: str) -> None:
-    """UnsupportedError for EXPLAIN of what makes or alters a table of the lake: Spark does not know the table."""
+    """UnsupportedError for EXPLAIN of what makes, alters or describes a table of the lake: Spark does not know it."""
     cursor = Cursor(statement)
     cursor.at = explain_length(cursor.tokens)
     verb = cursor.peek()
-    if verb is None or verb.value.upper() not in _CHANGES:
+    if verb is None or verb.value.upper() not in _NAMING:
         return
     cursor.next()
     while (token := cursor.peek()) is not None and token.value.upper() in _LEADS:

@@ -18,11 +18,13 @@ _CATALOG = "bucketlake.connect(warehouse, metastore=…) opens a catalog; its op
 _FUNCTION = "functions are kept by no catalog here: CREATE TEMPORARY FUNCTION, or spark.udf.register"
 _UPSERT = "an INSERT INTO a table with a primary key is an upsert"
 _SORTED = "CALL sys.compact(table => 't', order_strategy => 'zorder', order_by => 'a,b') sorts append tables"
+_COPIED = "CALL sys.clone(database => 'db', table => 't', target_database => 'db', target_table => 'copy')"
 _MADE_AGAIN = "CREATE TABLE t AS SELECT …, and INSERT OVERWRITE t SELECT … to refresh it"
 _ALONE = "each statement is a commit of its own; CALL sys.rollback goes back to an older snapshot"
 # How a statement begins -> what to say here.
 _BEGINNINGS = {
     r"VACUUM\b": "CALL sys.expire_snapshots(table => 't'), CALL sys.remove_orphan_files(table => 't')",
+    r"OPTIMIZE\b.*\bZORDER +BY\b": _SORTED,
     r"(OPTIMIZE|COMPACT)\b": "CALL sys.compact(table => 't')",
     r"RESTORE\b": "CALL sys.rollback('t', '1'), to a snapshot or a tag",
     r"MSCK\b": "partitions are what rows say: there is nothing to repair",
@@ -63,6 +65,7 @@ _WORDS = {
 # What stands at the place, as others have it -> what to say.
 _HERE = {
     r"PARTITION +BY\b": "PARTITIONED BY (a_column)",
+    r"((SHALLOW|DEEP) +)?CLONE\b": _COPIED,
     r"CLUSTERED +BY\b": "TBLPROPERTIES ('bucket' = '4', 'bucket-key' = 'a_column')",
     r"CLUSTER +BY\b": "TBLPROPERTIES ('clustering.columns' = 'a_column')",
     r"WRITE +\w+": _SORTED,
