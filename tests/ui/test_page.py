@@ -116,6 +116,10 @@ def test_on_a_narrow_window_the_tables_are_behind_a_button(window: Window) -> No
     page.locator("#tree").get_by_role("link", name="orders").click()
     page.wait_for_selector(".figures")
     assert not page.locator("#tree").is_visible()
+    zoom = [page.get_by_role("button", name=name, exact=True) for name in ("Zoom out", "Zoom in", "Newest")]
+    for width in range(320, 560, 20):  # in one line, wherever the legend breaks
+        page.set_viewport_size({"width": width, "height": 800})
+        assert len({box["y"] for button in zoom if (box := button.bounding_box())}) == 1, width
     page.get_by_role("button", name="Tables").click()
     page.keyboard.press("Escape")
     assert not page.locator("#tree").is_visible()
