@@ -212,6 +212,9 @@ def test_what_paimons_page_says_of_frames(attached: Lake, tmp_path: Path) -> Non
         (lambda: spark.sql(f"INSERT OVERWRITE DIRECTORY '{tmp_path}' USING parquet SELECT 1"), "has its tables"),
         (lambda: data.write.mode("overwrite").parquet(folder), "another format.*db.page"),
         (lambda: data.write.csv(path=f"file://{folder}/", mode="append"), "another format.*db.page"),
+        (lambda: data.write.format("parquet").mode("overwrite").saveAsTable("page"), "another format.*db.page"),
+        (lambda: data.write.saveAsTable("db.page", format="orc", mode="append"), "another format.*db.page"),
+        (lambda: data.writeTo("page").using("csv").createOrReplace(), "another format.*db.page, format=csv"),
         (lambda: data.write.option("path", folder).saveAsTable("spark_catalog.default.e"), "another format.*db.page"),
         (lambda: spark.sql(f"INSERT OVERWRITE DIRECTORY '{folder}' USING parquet SELECT 1"), "another format.*db.page"),
         (

@@ -446,6 +446,9 @@ def test_expressions_of_calls_that_are_not_understood_are_told_without_plans(cla
         table.update({"ID": {"a": 2.5}}, "name = 'a'")
     with pytest.raises(InvalidError, match=r"neither SQL text nor a Column \[given=bool\]"):
         table.merge([{"id": 1}], True).whenMatched().delete().merge()  # type: ignore[arg-type]
+    merge = table.merge([{"id": 1}], "t.id = source.id").whenMatched().update({"name": "nme"})
+    with pytest.raises(AnalysisException, match=r"(?s)`nme` cannot be resolved.*a text stands in quotes"):
+        merge.merge()
     merge = table.merge([{"id": 1}], "t.id = source.id").whenMatched().update({"name": [2.5]})
     assert repr(merge) == "MergeBuilder('t', on='t.id = source.id', 1 clause: merge() does it)"
     with pytest.raises(InvalidError, match=r"no value for a column \[given=list, column=name\]"):

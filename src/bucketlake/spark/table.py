@@ -37,7 +37,7 @@ from bucketlake.spark.column_text import condition_text
 from bucketlake.spark.datasource import READ_CHANGELOG, as_changes
 from bucketlake.spark.handed import frame_of
 from bucketlake.spark.maintain import checks, compaction, jobs, orphans
-from bucketlake.spark.merge.builder import Expression, MergeBuilder
+from bucketlake.spark.merge.builder import VALUES, Expression, MergeBuilder
 from bucketlake.spark.raised import in_one_process, told_as_ours
 from bucketlake.spark.read import reader
 from bucketlake.spark.settings import require_running
@@ -258,7 +258,7 @@ class LakeTable(Streams):
         Columns of the primary key cannot be set; a partition column that is not one of them moves the row.
         Spec: docs/spec/row_changes.md#update
         """
-        with told_as_ours("""values are SQL expressions, in which a text stands in quotes: {"column": "'text'"}"""):
+        with told_as_ours(VALUES):
             return changes.update(self._running, self.table.with_options(options), assignments, where)
 
     def merge(

@@ -24,6 +24,7 @@ from bucketlake.values import dataclass
 if TYPE_CHECKING:
     from bucketlake.format.metadata.snapshot import Snapshot
 
+VALUES = """values are SQL expressions, in which a text stands in quotes: {"column": "'text'"}"""
 Expression: TypeAlias = "str | Column"  # SQL text, or a column over the two tables' names
 
 
@@ -77,7 +78,7 @@ class MergeBuilder:
         """
         if not self.clauses:
             raise InvalidError("a merge without clauses", remedy="add whenMatched(), whenNotMatched(), …")
-        with told_as_ours():
+        with told_as_ours(VALUES):
             return self.run(self)
 
     def plus(self, clause: Asked) -> MergeBuilder:

@@ -64,6 +64,8 @@ class Said:
     def to_make(self, name: str) -> tuple[Layer, LakeName] | None:
         """The lake table that is there under a name, or is to be made."""
         known = self.find(name)
+        if known is not None:
+            known[0].refuse_format(known[1], self.calls.get("format"))
         made = ((layer, layer.to_make(name, self.calls.get("format"))) for layer in self.idle())
         return known or next(((layer, table) for layer, table in made if table is not None), None)
 
@@ -430,6 +432,7 @@ class LakeWriter:
 
     def using(self, provider: str) -> Any:
         """The format of the table that is made."""
+        self._place[0].refuse_format(self._place[1], provider)
         return self if provider.lower() in LAKE_PROVIDERS else self._theirs().using(provider)
 
     def option(self, key: str, value: Any) -> LakeWriter:

@@ -12,7 +12,7 @@ from copy import copy
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.sql.query import query
 from bucketlake.sql.tables import catalog_views
 from bucketlake.sql.tables.create import LAKE_PROVIDERS
@@ -109,6 +109,19 @@ class Layer:
             if len(parts) < 3 and (lake.in_spark_catalog or names.is_sparks(lake, parts)):
                 return None
             return names.target(lake, parts)
+
+    def refuse_format(self, table: names.LakeName, provider: str | None) -> None:
+        """UnsupportedError for another format than the lake's, said of a table that the lake has."""
+        if provider is None or provider.lower() in LAKE_PROVIDERS:
+            return
+        with self.inside() as lake:
+            if lake.catalog.table_exists(table.full):
+                raise UnsupportedError(
+                    "another format for a lake table",
+                    table=table.full,
+                    format=provider,
+                    remedy=f"leave the format out, or name a table of Spark's own: spark_catalog.{table.full}",
+                )
 
     def has_database(self, name: str | None) -> str | None:
         """The lake's database of a name, which may have the catalog's before it; None: the current one's."""
