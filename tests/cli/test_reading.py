@@ -126,6 +126,29 @@ def test_difference(run: Run, shared: str) -> None:
     assert run("diff", "empty", "1", warehouse=shared).status == 1
 
 
+def test_rows_that_were_written_again_do_not_differ(run: Run, tmp_path: Path) -> None:
+    catalog, warehouse = bucketlake.open(tmp_path), str(tmp_path)
+    columns = pa.schema([("id", pa.int64()), ("n", pa.int64())])
+    for engine in ("deduplicate", "aggregation"):
+        options = {"bucket": "1", "merge-engine": engine, "fields.n.aggregate-function": "sum"}
+        table = catalog.create_table(engine, columns, primary_keys=["id"], options=options)
+        table.write_arrow(pa.table({"id": [1, 2, 3], "n": [10, 20, 30]}))
+        table.write_arrow(pa.table({"id": [1, 2, 4], "n": [0 if engine == "aggregation" else 10, 5, 40]}))
+    catalog.table("deduplicate").delete("id = 3")
+
+    def told(*words: str) -> list[list[object]]:
+        return [list(row.values()) for row in run("diff", *words, "--json", warehouse=warehouse).json]
+
+    changed = [["-U", 2, 20], ["+U", 2, 5]]
+    assert told("deduplicate", "1") == [*changed, ["-D", 3, 30], ["+I", 4, 40]]
+    assert told("aggregation", "1", "2") == [["-U", 2, 20], ["+U", 2, 25], ["+I", 4, 40]]
+    assert told("deduplicate", "1", "--where", "n < 10", "--columns", "n") == [["+U", 5]]
+    assert told("deduplicate", "1", "2", "--limit", "1") == changed[:1]
+    for snapshot in (1, 2):
+        run("tag", "create", "deduplicate", f"t{snapshot}", "--snapshot", str(snapshot), warehouse=warehouse)
+    assert told("deduplicate", "t1", "t2") == told("deduplicate", "1", "2") == [*changed, ["+I", 4, 40]]
+
+
 def test_files_of_rows(run: Run, shared: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     done = run("export", "db.orders", "o.parquet", "--json", warehouse=shared)

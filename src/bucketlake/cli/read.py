@@ -21,11 +21,16 @@ from bucketlake.lazy import lazy
 from bucketlake.ops.progress import Meter
 
 if TYPE_CHECKING:
+    from bucketlake.predicate import evaluate
     from bucketlake.table import Table
     from bucketlake.types import model
+    from bucketlake.ui import difference
 else:
+    evaluate = lazy("bucketlake.predicate.evaluate")
     model = lazy("bucketlake.types.model")
+    difference = lazy("bucketlake.ui.difference")
 
+KEYS = 20_000  # of a difference, looked up at once
 SCREEN = 100  # rows that a terminal shows where nothing else is said
 
 
@@ -112,22 +117,42 @@ class Diff(Reading, WithFormat):
 def diff(given: Diff) -> Streamed:
     """Show the rows that differ between two snapshots or tags.
 
-    Each with its kind: +I of rows that are new, have other values or were written again, -D of deleted ones. Of append
-    tables, the rows of new files.
+    Each with its kind: +I of new rows, -U and +U of changed ones, before and after, -D of deleted ones. Of append
+    tables, and those of merge engine first-row, the rows of new files.
     """
-    store = given.plain_table().store
+    table = given.plain_table()
+    store = table.store
     newest = store.latest_snapshot_id()
     if newest is None:
         raise NotFoundError("nothing was committed yet", table=given.table)
     ends = [given.start, str(newest) if given.end is None else given.end]
     tags = [store.find_tag(one) for one in ends]
+    key = "scan.tag-name"
     if None in tags:  # two tags may hold what is no snapshot any more; a tag beside an id must have one
         pairs = zip(ends, tags, strict=True)
         ends = [one if tag is None or numbered(store, one) else str(tag.id) for one, tag in pairs]
-    options = {"incremental-between": ",".join(ends), "incremental-between-scan-mode": "diff"}
+        key = "scan.snapshot-id"
+    span = ",".join(ends)
+    if difference.has_changes(table) and not table.options.get("chain-table.enabled"):
+        return _changes(table, given, difference.changed_rows(table, span, [{key: one} for one in ends], KEYS))
+    options = {"incremental-between": span, "incremental-between-scan-mode": "diff"}
     names = given.names()
     given.columns = None if names is None else ",".join(["rowkind", *(one for one in names if one != "rowkind")])
     return _rows(given.catalog.table(given.named("audit_log")), given, options)
+
+
+def _changes(table: Table, given: Diff, parts: Iterator[tuple[int, pa.Table]]) -> Streamed:
+    names = [one for one in given.names() or table.schema.field_names if one != "rowkind"]
+    schema = pa.schema([pa.field("rowkind", pa.string()), *model.arrow_schema(table.schema.select(names))])
+    where = table.predicate(given.where)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for _, part in parts:
+            for batch in part.combine_chunks().to_batches():
+                found = batch if where is None else batch.filter(evaluate.mask(where, batch))
+                yield found.select(schema.names)
+
+    return Streamed(schema, _limited(batches(), given.limit) if given.limit else batches())
 
 
 # ---- to files
@@ -200,6 +225,6 @@ EXPORTED = columns(
 def register(app: Group) -> None:
     """Register the family."""
     add(app, cat, panel=READING, answers=("stream", EXPORTED))
-    changed = columns(rowkind="+I new, changed or written again, -D deleted; then the table's columns")
+    changed = columns(rowkind="+I new, -U and +U changed, before and after, -D deleted; then the table's columns")
     add(app, diff, panel=READING, answers=("stream", changed))
     add(app, export, panel=READING, answers=("facts", EXPORTED))

@@ -1,6 +1,7 @@
-"""What became of rows between two snapshots, as the page tells it: added, deleted, changed with the values before.
+"""What became of rows between two snapshots: added, deleted, changed with the values before.
 
-    difference(table, before, after, limit) -> dict
+    difference(table, before, after, limit) -> dict              as the page tells it
+    changed_rows(table, span, ends, at_once) -> Iterator         as `bucketlake diff` does, of tables with a key
 
 An incremental read in mode diff looks at files that differ: a row that was written again is new there, whether its
 values are others or the same. Here it only names keys; the rows of both snapshots are looked up by them and compared.
@@ -10,7 +11,7 @@ against each other. Rows count from their commit on, also where batch reads see 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -56,8 +57,7 @@ def difference(table: Table, before: int, after: int, limit: int) -> dict[str, A
     told: dict[str, Any] = {"files": files, "rows": None, "why": None, "low": low, "high": high, "whole": True}
     if low == high:
         return told
-    keyed = bool(table.schema.primary_keys) and table.options.text("merge-engine") != "first-row"
-    compare = _by_key if keyed else _by_file
+    compare = _by_key if has_changes(table) else _by_file
     try:
         found = compare(table, low, high, limit)
     except (InvalidError, UnsupportedError) as error:
@@ -68,31 +68,44 @@ def difference(table: Table, before: int, after: int, limit: int) -> dict[str, A
 # ---------------------------------------------------------------------------------------------- tables with a key
 
 
+def has_changes(table: Table) -> bool:
+    """Whether rows have a key by which they change; those of first-row tables come once for all."""
+    return bool(table.schema.primary_keys) and table.options.text("merge-engine") != "first-row"
+
+
+def changed_rows(
+    table: Table, span: str, ends: Sequence[Mapping[str, str]], at_once: int
+) -> Iterator[tuple[int, pa.Table]]:
+    """What became of the rows of a table with a key, a part for every `at_once` keys of files that differ: how many
+    keys, and the rows that differ, in the table's columns behind their kind. `span`: two snapshots or two tags, as
+    `incremental-between` has them; `ends`: the options that read each. Errors: those of reading."""
+    table = table.with_options(UNMERGED)
+    for keys in _keys(table, span, at_once):
+        asked = keys.append_column(PLACE, pa.array(np.arange(keys.num_rows)))
+        old, new = (table.lookup(asked, how="inner", cache_bytes=CACHE_BYTES, **end) for end in ends)
+        yield keys.num_rows, _told(table, old, new, keys.num_rows)
+
+
 def _by_key(table: Table, low: int, high: int, limit: int) -> _Compared:
     found: list[pa.Table] = []
     looked = 0
-    table = table.with_options(UNMERGED)
-    for keys in _keys(table, low, high):
-        asked = keys.append_column(PLACE, pa.array(np.arange(keys.num_rows)))
-        old, new = (
-            table.lookup(asked, how="inner", cache_bytes=CACHE_BYTES, **{"scan.snapshot-id": str(number)})
-            for number in (low, high)
-        )
-        found.append(_told(table, old, new, keys.num_rows))
-        looked += keys.num_rows
+    ends = [{"scan.snapshot-id": str(number)} for number in (low, high)]
+    for keys, rows in changed_rows(table, f"{low},{high}", ends, AT_ONCE):
+        found.append(rows)
+        looked += keys
         if sum(part.num_rows for part in found) > limit or looked >= MOST_KEYS:
             return _Compared(pa.concat_tables(found), False)
     return _Compared(pa.concat_tables(found) if found else _none(table), True)
 
 
-def _keys(table: Table, low: int, high: int) -> Iterator[pa.Table]:
+def _keys(table: Table, span: str, at_once: int) -> Iterator[pa.Table]:
     """The keys that lie in files of one side alone, each once a batch."""
     names = list(table.schema.primary_keys)
     view = view_of("audit_log")
     assert view is not None
-    span = {"incremental-between": f"{low},{high}", "incremental-between-scan-mode": "diff"}
-    audit = Table(table.store, table.name, view).with_options(span)
-    for batch in audit.scan_batches(columns=names, batch_size=AT_ONCE):
+    options = {"incremental-between": span, "incremental-between-scan-mode": "diff"}
+    audit = Table(table.store, table.name, view).with_options(options)
+    for batch in audit.scan_batches(columns=names, batch_size=at_once):
         yield pa.Table.from_batches([batch]).group_by(names, use_threads=False).aggregate([])
 
 
