@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.object_store.process import served
 
-from bucketlake.env import clients, object_store
+from bucketlake.env import clients, local, object_store
 from bucketlake.env.env import SystemClock
 from bucketlake.env.http import Request, request
 from bucketlake.env.local import LocalStorage
@@ -478,3 +478,16 @@ def test_a_service_that_is_not_there_is_not_said_to_have_been_waited_for():
             request(Request("GET", url), seconds=0.1)
     with pytest.raises(StorageError, match=r"no answer from a service \[host=127\.0\.0\.1, reason=.*refused"):
         request(Request("GET", url))
+
+
+def test_a_read_only_place_says_what_could_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The removal of a file that was never made failed as well, and was told of instead."""
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(local, "open", refused, raising=False)
+    monkeypatch.setattr(os, "unlink", refused)
+    for call in (LocalStorage().write, LocalStorage().put_if_absent):
+        with pytest.raises(StorageError, match=r"cannot write \[path=.*/t/name, reason=Read-only"):
+            call(f"{tmp_path}/t/name", b"x")

@@ -124,7 +124,8 @@ class LocalStorage:
         try:
             os.replace(temporary, path)
         except OSError as error:
-            self.delete(temporary)
+            with suppress(StorageError):
+                self.delete(temporary)
             raise _storage_error("cannot replace", path, error) from error
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
@@ -162,7 +163,8 @@ class LocalStorage:
                 file.flush()
                 os.fsync(file.fileno())
         except BaseException as error:  # an interrupt comes most likely here: a disk takes its time
-            self.delete(temporary)
+            with suppress(StorageError):  # a read-only place says so of what is not there, too
+                self.delete(temporary)
             if isinstance(error, OSError):
                 raise _storage_error("cannot write", path, error) from error
             raise
