@@ -46,7 +46,7 @@ ROWS = (
         values=(
             "none",
             "hash",
-            "partition-dynamic",
+            "partition_dynamic",
         ),
     ),
     Option(

@@ -162,7 +162,9 @@ def _check_value(option: Option, text: str) -> None:
         bits = 31 if kind == "int" else 63
         fits = re.fullmatch(r"[+-]?[0-9]+", text) is not None and -(1 << bits) <= value < 1 << bits
     elif kind == "float":
-        fits = math.isfinite(value)
+        fits = math.isfinite(value) and "_" not in text
+    elif kind in ("bool", "enum"):  # Paimon takes any case, and neither blanks nor other signs
+        fits = text.lower() in (("true", "false") if kind == "bool" else map(str.lower, option.values))
     else:
         named = kind == "string" and option.effect == HONOURED and option.default is not None
         fits = not named or bool(text.strip()) or option.key.endswith(".prefix")
@@ -171,7 +173,7 @@ def _check_value(option: Option, text: str) -> None:
             "option has an invalid value",
             option=option.key,
             value=text,
-            remedy=f"use {_KIND_TEXT.get(kind, 'a text that is not blank')}",
+            remedy=f"use {' | '.join(option.values) or _KIND_TEXT.get(kind, 'a text that is not blank')}",
         )
     if (least is not None and value < least) or (most is not None and value > most):
         bounds = f"at least {least}" + (f" and at most {most}" if most is not None else "")
