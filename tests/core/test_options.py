@@ -111,6 +111,8 @@ def test_malformed_values_name_their_option(key, value):
         ("partition.sink-strategy", "partition-dynamic"),
         ("write-only", "true "),
         ("compaction.small-file-ratio", "0.1_0"),
+        ("fields.a.sequence-group", "b, c"),  # Paimon: Field  c can not be found
+        ("upsert-key", "a ,b"),
     ],
 )
 def test_values_out_of_range_name_their_option(key, value):
@@ -131,6 +133,8 @@ def test_values_out_of_range_name_their_option(key, value):
         ("merge-engine", "FIRST-ROW"),
         ("partition.sink-strategy", "PARTITION_DYNAMIC"),
         ("write-only", "TRUE"),
+        ("sequence.field", "a, b"),
+        ("fields.a.sequence-group", "b,c"),
     ],
 )
 def test_values_at_the_edge_are_fine(key, value):

@@ -305,7 +305,7 @@ def test_rows_of_a_key_update_its_row(classic: Lake) -> None:
 def test_the_latest_row_of_a_key_counts(classic: Lake) -> None:
     classic.sql(
         "CREATE TABLE db.u (k1 INT, k2 INT, ts1 INT, ts2 INT, c STRING) PARTITIONED BY (k2) "
-        "TBLPROPERTIES ('upsert-key' = 'k1, k2', 'sequence.field' = 'ts1,ts2', 'deletion-vectors.enabled' = 'true')"
+        "TBLPROPERTIES ('upsert-key' = 'k1,k2', 'sequence.field' = 'ts1,ts2', 'deletion-vectors.enabled' = 'true')"
     )
     classic.sql(
         "INSERT INTO db.u (k1, k2, ts1, ts2, c) VALUES (NULL, NULL, 2, 1, 'v3'), (NULL, NULL, 2, 2, 'v4'), "

@@ -284,6 +284,11 @@ def find_option(key: str) -> Option | None:
     return None
 
 
+# Lists of columns in which Paimon leaves blanks as they are (`bucket-key` is checked with the columns).
+_UNTRIMMED = {
+    *("upsert-key", "vector-field", "partial-update.remove-record-on-sequence-group"),
+    "changelog-producer.row-deduplicate-ignore-fields",
+}
 _FALLBACKS = {name: row for row in ROWS for name in row.fallback if name not in OPTIONS}
 
 
@@ -305,10 +310,21 @@ def validate(options: Mapping[str, str]) -> list[str]:
             if option.effect == REFUSED and _is_set(option, value):
                 raise _refusal(option, key, value)
             _check_value(option, value)
+        if (key in _UNTRIMMED or key.endswith(".sequence-group")) and value != _trimmed(value):
+            raise InvalidError(
+                "a blank beside a comma is part of the name for Apache Paimon, which would not find the column",
+                option=key,
+                value=value,
+                remedy=f"write '{_trimmed(value)}'",
+            )
     check_path_options(options)
     _refuse_formats(options)
     _refuse_marks(options)
     return near_misses(options)
+
+
+def _trimmed(names: str) -> str:
+    return ",".join(name.strip() for name in names.split(","))
 
 
 def near_misses(options: Mapping[str, str]) -> list[str]:
