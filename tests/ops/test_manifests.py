@@ -266,3 +266,11 @@ def test_few_small_manifests_are_put_in_order_at_once() -> None:
 def test_the_sorted_column_is_one_of_the_partition() -> None:
     with pytest.raises(InvalidError, match="must be one of the partition fields"):
         table_schema(options={"manifest-sort.partition-field": "v"})
+
+
+def test_manifests_of_tables_without_partitions_are_not_sorted() -> None:
+    sorts = {"manifest-sort.enabled": "true"}
+    with pytest.raises(InvalidError, match="non-partition table"):
+        table_schema(partitioned=False, options=sorts)
+    evolving = {"row-tracking.enabled": "true", "data-evolution.enabled": "true", **sorts}
+    assert table_schema(keyed=False, partitioned=False, bucket=-1, options=evolving)  # as Paimon has it

@@ -195,6 +195,8 @@ def test_sequence_numbers_grow_across_overwrites_if_asked(catalog: Catalog) -> N
     made.truncate()
     made.write_arrow(data((MONDAY, 1, 9)))
     assert [file.file.min_sequence_number for file in made.files()] == [6]
+    made.write_arrow(data((MONDAY, 1, 8)), mode="overwrite")
+    assert [file.file.min_sequence_number for file in made.files()] == [7]
 
 
 def test_bucket_of_another_process_is_refused_at_the_commit(catalog: Catalog) -> None:

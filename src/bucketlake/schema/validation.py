@@ -520,6 +520,8 @@ def _check_formats(schema: TableSchema, options: TableOptions) -> None:
 
 
 def _check_manifest_sort(schema: TableSchema, options: TableOptions) -> None:
+    sorts = options.get("manifest-sort.enabled") and not options.get("data-evolution.enabled")
+    _need(not sorts or bool(schema.partition_keys), "Cannot enable 'manifest-sort.enabled' for non-partition table.")
     name = options.get("manifest-sort.partition-field")
     known = f"'manifest-sort.partition-field' must be one of the partition fields {list(schema.partition_keys)}"
     _need(name is None or name in schema.partition_keys, f"{known}, but is '{name}'.")

@@ -127,9 +127,11 @@ class Fixed(Unaware):
         self, template: WriteTask, snapshot: Snapshot | None, overwrite: bool, partitions: frozenset[bytes] | None
     ) -> WriteTask:
         """The template as of a snapshot, as `prepare_write`."""
-        if overwrite or snapshot is None:
+        if snapshot is None:
             return template
         floor = sequence_floor(self.store, snapshot)
+        if overwrite:
+            return replace(template, first_sequence=floor)
         start: dict[tuple[bytes, int], int] = {}
         differs: dict[bytes, int] = {}
         entries = live_entries(self.store, snapshot, EntryFilter(partitions=partitions))
@@ -226,12 +228,11 @@ class Postpone(Unaware):
         if writes_pending(self.store.schema):
             return replace(template, first_sequence=sequence_floor(self.store, snapshot))
         entries = live_entries(self.store, snapshot, EntryFilter(partitions=partitions, min_bucket=0))
-        template = replace(template, total_buckets=real_totals(entries))
+        floor = sequence_floor(self.store, snapshot)
+        template = replace(template, total_buckets=real_totals(entries), first_sequence=floor)
         if overwrite:
             return template
-        floor = sequence_floor(self.store, snapshot)
-        start = {place: highest + 1 for place, highest in max_sequences(entries).items()}
-        return replace(template, sequence_start=start, first_sequence=floor)
+        return replace(template, sequence_start={place: last + 1 for place, last in max_sequences(entries).items()})
 
 
 _MODES: dict[BucketMode, type[Unaware]] = {
