@@ -14,7 +14,7 @@ from decimal import Decimal
 from bucketlake.errors import ConflictError, InvalidError, UnsupportedError
 from bucketlake.lazy import pa, pc
 from bucketlake.schema.decimals import decimal_of, double_of, long_of, text_of
-from bucketlake.schema.moments import dates_of, timestamps_of
+from bucketlake.schema.moments import cut_to_digits, dates_of, dates_of_stamps, timestamps_of
 from bucketlake.types.arrow import canonical_array, list_offsets, pairs_of
 from bucketlake.types.model import (
     LISTS,
@@ -294,8 +294,7 @@ def _cast_flat(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
     if target.root in _TEXT:
         return _to_text(array, source, target)
     if target.root in _BYTES:
-        values = array.cast(pa.binary())
-        return values if target.length == MAX_LENGTH else pc.binary_slice(values, 0, target.length)
+        return _to_bytes(array.cast(pa.binary()), target)
     if target.root is Root.BOOLEAN:
         return _to_boolean(array, source)
     if source.root in _TEXT:
@@ -314,9 +313,21 @@ def _cast_flat(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
         return decimal_of(numbers, target.precision or 10, target.scale or 0)
     if target.root in _NUMBER:
         return _to_number(array, source, kind)
-    if target.root in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ) and source.root is not Root.DATE:
-        return canonical_array(array, pa.field("", kind), "", trusted=True)
+    if target.root in _TIMES and source.root is not Root.DATE:
+        return canonical_array(cut_to_digits(array, target.precision or 0), pa.field("", kind), "", trusted=True)
+    if target.root is Root.DATE and source.root is Root.TIMESTAMP:
+        return dates_of_stamps(array)
     return array.cast(kind, safe=False)
+
+
+def _to_bytes(values: pa.Array, target: DataType) -> pa.Array:
+    if target.length == MAX_LENGTH:
+        return values
+    if target.root is Root.BINARY:
+        missing = target.length - (pc.min(pc.binary_length(values)).as_py() or 0)
+        if missing > 0 and values.null_count < len(values):
+            values = pc.binary_join_element_wise(values, pa.scalar(bytes(missing)), pa.scalar(b""))
+    return pc.binary_slice(values, 0, target.length)
 
 
 def _to_number(array: pa.Array, source: DataType, kind: pa.DataType) -> pa.Array:
