@@ -129,6 +129,12 @@ def test_casts(source, target, values, expected):
         ("TIMESTAMP_LTZ(6)", "TIMESTAMP_LTZ(3)", True, True),
         ("ARRAY<INT>", "ARRAY<BIGINT>", False, False),
         ("BOOLEAN", "DOUBLE", True, False),
+        # Paimon would cast none of these, and not read the table
+        ("DATE", "STRING", True, False),
+        ("DATE NOT NULL", "STRING NOT NULL", False, False),
+        ("TIMESTAMP(3)", "VARCHAR(30)", False, False),
+        ("TIMESTAMP_LTZ(3)", "CHAR(30)", False, False),
+        ("TIME(3)", "TIME(0)", False, False),
     ],
 )
 def test_which_casts_alter_allows(source, target, allowed, implicit):

@@ -142,7 +142,7 @@ def _same(a: DataType, b: DataType) -> bool:
 
 
 def cast_allowed(source: DataType, target: DataType, explicit: bool = True) -> bool:
-    """Whether a column of one type may be altered to another, nullability aside.
+    """Whether a column of one type may be altered to another, so that Paimon reads it, too.
 
     `explicit` False leaves only the casts that cannot lose anything (option 'disable-explicit-type-casting').
     """
@@ -150,6 +150,11 @@ def cast_allowed(source: DataType, target: DataType, explicit: bool = True) -> b
         return True
     nested = (Root.ROW, *LISTS, Root.MAP)
     if source.root in nested or target.root in nested:
+        return False
+    # Paimon casts days and timestamps to nullable STRING alone, and no TIME to another.
+    if source.root in (Root.DATE, *_TIMES) and target.root in _TEXT and target != STRING:
+        return False
+    if source.root is target.root is Root.TIME:
         return False
     return (explicit or _implicit(source.root, target.root)) and _castable(source, target)
 

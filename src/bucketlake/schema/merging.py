@@ -128,7 +128,7 @@ def _widened(base: DataType, update: DataType, path: tuple[str, ...], rules: Mer
         if base.scale != update.scale:
             raise _unmerged(base, update, path, "decimal types with different scale")
         return decimal_type(max(base.precision or 0, update.precision or 0), base.scale or 0, nullable=base.nullable)
-    if not cast_allowed(base, update, explicit=rules.explicit):
+    if not cast_allowed(base, update.with_nullable(base.nullable), explicit=rules.explicit):
         raise _unmerged(base, update, path, f"{EXPLICIT_CAST} allows more changes")
     if not rules.explicit and _narrows(base, update):
         raise _unmerged(base, update, path, "the target type has a smaller length or precision")
