@@ -178,6 +178,18 @@ def test_schemas_hold_defaults_that_are_values() -> None:
     assert apply(schema, [AddColumn("d", parse_type_text("INT"))]).field("c").default == "many"
 
 
+@pytest.mark.parametrize(
+    ("kind", "text", "kept"),
+    [("INT", "1+1", "2"), ("INT", " 7 ", " 7 "), ("INT", "NULL", None), ("STRING", "null", None), ("STRING", "a", "a"),
+     ("DATE", "DATE '2024-01-02'", "2024-01-02"), ("ARRAY<INT>", "[1]", "[1]")],
+)  # fmt: skip
+def test_schemas_hold_texts_that_paimon_reads(kind: str, text: str, kept: str | None) -> None:
+    """Of an expression Paimon makes no value: it could not write to the table."""
+    made = create_schema([field(kind, text)])
+    changed = apply(create_schema([field(kind, None)]), [UpdateColumnDefault("c", text)])
+    assert made.field("c").default == changed.field("c").default == kept
+
+
 def test_texts_beside_each_other() -> None:
     for text, value in {
         "'a''b'": "a'b",

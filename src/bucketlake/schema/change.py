@@ -19,7 +19,7 @@ from bucketlake.errors import (
 from bucketlake.options.map_layout import without_column
 from bucketlake.options.options import TableOptions, option_text
 from bucketlake.schema.column_options import member_renamed_in_options, renamed_in_options
-from bucketlake.schema.default import check_defaults
+from bucketlake.schema.default import kept_default
 from bucketlake.schema.evolution import cast_allowed
 from bucketlake.schema.flink_columns import check_free, check_kept
 from bucketlake.schema.keyed_indexes import indexed_columns
@@ -451,14 +451,12 @@ def _retyped(field: DataField, wanted: DataType) -> DataField:
     """With another type, which a default must be a value of too."""
     changed = replace(field, type=wanted)
     if wanted.with_nullable(True) != field.type.with_nullable(True):
-        check_defaults([changed])
+        return kept_default(changed)
     return changed
 
 
 def _with_default(field: DataField, default: str | None) -> DataField:
-    changed = replace(field, default=default)
-    check_defaults([changed])
-    return changed
+    return kept_default(replace(field, default=default))
 
 
 def _path(column: ColumnPath) -> tuple[str, ...]:

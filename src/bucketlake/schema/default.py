@@ -13,6 +13,7 @@ import datetime as dt
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -66,11 +67,26 @@ def default_scalar(field: DataField) -> pa.Scalar:
         ) from error
 
 
-def check_defaults(fields: Sequence[DataField]) -> None:
-    """Errors as of `default_scalar` for the first default that no row could get."""
-    for field in fields:
-        if field.default is not None:
-            default_scalar(field)
+def kept_default(field: DataField) -> DataField:
+    """The column with its default as Paimon reads it, too: a constant expression as its value, NULL as none.
+
+    Errors as of `default_scalar`, and of `stored_default` for expressions, where no row could get the default.
+    """
+    text = field.default
+    if text is None or default_scalar(field).as_py() is None:
+        return replace(field, default=None)
+    if field.type.root in _NESTED or _is_cast(text, field.type):
+        return field
+    return replace(field, default=stored_default(text, field))
+
+
+def _is_cast(text: str, t: DataType) -> bool:
+    """Whether a text is a value by itself, no expression; Paimon cannot write to a table with another one."""
+    try:
+        _cast(text[1:-1] if _is_quoted(text) else text, t)
+    except InvalidError:
+        return False
+    return True
 
 
 def stored_default(text: str, field: DataField) -> str | None:
@@ -120,7 +136,7 @@ def _read(text: str, t: DataType) -> Any:
     """The Python value of a default's text."""
     if t.root in _NESTED:
         return _read_nested(text.strip(), t)
-    quoted = len(text) > 1 and text[0] == text[-1] == "'"
+    quoted = _is_quoted(text)
     plain = text[1:-1] if quoted else text
     if t.root in (*_TEXT, *_BYTES) and not quoted and looks_computed(text):
         raise InvalidError("an expression that only another engine can mean", default=text[:200])
@@ -128,6 +144,10 @@ def _read(text: str, t: DataType) -> Any:
         return _cast(plain, t)
     except InvalidError:
         return _assigned(constant(text), t)
+
+
+def _is_quoted(text: str) -> bool:
+    return len(text) > 1 and text[0] == text[-1] == "'"
 
 
 def _cast(text: str, t: DataType) -> Any:

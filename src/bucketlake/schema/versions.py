@@ -18,7 +18,7 @@ from typing import Any
 from bucketlake.errors import InvalidError, UnsupportedError, did_you_mean
 from bucketlake.options.options import immutable, option_text, refuse_of_calls, validate
 from bucketlake.schema.change import RemoveOption, SchemaChange, SetOption, UpdateComment, changed
-from bucketlake.schema.default import check_defaults
+from bucketlake.schema.default import kept_default
 from bucketlake.schema.keyed_indexes import keyed_indexes, refuse_merge_on_read
 from bucketlake.schema.marked import COLUMN_KEYS, declared
 from bucketlake.schema.schema import VERSION, TableSchema
@@ -54,8 +54,7 @@ def create_schema(
     validate_schema(schema)
     refuse_nameless_folders(schema)
     refuse_merge_on_read(schema)
-    check_defaults(schema.fields)
-    return schema
+    return replace(schema, fields=tuple(map(kept_default, schema.fields)))
 
 
 def normalised(schema: TableSchema) -> TableSchema:
