@@ -45,13 +45,19 @@ SYSTEM = (
     *("statistics", "aggregation_fields", "table_indexes"),
 )
 IMAGE = re.compile(r"b'(?:[^'\\\\]|\\\\.){80,}'|b\"(?:[^\"\\\\]|\\\\.){80,}\"")  # a sketch's bytes
-WIDER = {
+RETYPED = {
     "TINYINT": "INT",
     "SMALLINT": "BIGINT",
     "INT": "BIGINT",
     "FLOAT": "DOUBLE",
     "DATE": "STRING",
     "BOOLEAN": "STRING",
+    "VARBINARY(6)": "BINARY(4)",
+    "CHAR(4)": "BINARY(6)",
+    "TIMESTAMP(3)": "TIMESTAMP(0)",
+    "TIMESTAMP(6)": "DATE",
+    "TIMESTAMP_LTZ(6)": "TIMESTAMP_LTZ(2)",
+    "DECIMAL(18, 4)": "DECIMAL(38, 2)",
 }
 # What Paimon's commit says where another took files away that it needs, and of its own overwrites of bucketed appends.
 THEIR_CONFLICT = re.compile(r"conflict|not previously added|expected", re.IGNORECASE)
@@ -341,11 +347,11 @@ class History:
         if lot < 0.6:
             del self.columns[name]
             return self._altering(DropColumn((name,)), ["dropColumn", name])
-        wider = WIDER.get(self.columns[name])
-        if wider is not None:
-            self.columns[name] = wider
-            theirs = ["updateColumnType", name, f"type:{json.dumps(format_type(kind_of(wider)))}"]
-            return self._altering(UpdateColumnType((name,), kind_of(wider)), theirs)
+        other = RETYPED.get(self.columns[name])
+        if other is not None:
+            self.columns[name] = other
+            theirs = ["updateColumnType", name, f"type:{json.dumps(format_type(kind_of(other)))}"]
+            return self._altering(UpdateColumnType((name,), kind_of(other)), theirs)
         self.added += 1
         renamed = f"r{self.added}"
         self.columns = {renamed if key == name else key: text for key, text in self.columns.items()}
