@@ -326,13 +326,14 @@ def _cast_flat(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
 
 
 def _to_bytes(values: pa.Array, target: DataType) -> pa.Array:
-    if target.length == MAX_LENGTH:
+    length = target.length or MAX_LENGTH
+    if length == MAX_LENGTH:
         return values
-    if target.root is Root.BINARY:
-        missing = target.length - (pc.min(pc.binary_length(values)).as_py() or 0)
-        if missing > 0 and values.null_count < len(values):
+    if target.root is Root.BINARY and values.null_count < len(values):
+        missing = length - pc.min(pc.binary_length(values)).as_py()
+        if missing > 0:
             values = pc.binary_join_element_wise(values, pa.scalar(bytes(missing)), pa.scalar(b""))
-    return pc.binary_slice(values, 0, target.length)
+    return pc.binary_slice(values, 0, length)
 
 
 def _to_number(array: pa.Array, source: DataType, kind: pa.DataType) -> pa.Array:
