@@ -128,6 +128,18 @@ def test_default_is_a_whole_item_of_a_row(classic: Lake) -> None:
     assert rows(lake, "SELECT * FROM t ORDER BY a, b") == [(1, "d"), (7, "X"), (7, "d")]
 
 
+def test_default_is_a_column_of_that_name(lake: Lake) -> None:
+    """It was the default of the column that it goes into."""
+    lake.sql("CREATE TABLE db.t (a INT, b INT DEFAULT 7)")
+    lake.sql("CREATE TABLE db.s (a INT, `default` INT)")
+    lake.sql("INSERT INTO db.s VALUES (1, 10)")
+    lake.sql("INSERT INTO db.t SELECT a, default FROM db.s")
+    lake.sql("INSERT INTO db.t SELECT a + 1, DEFAULT FROM (SELECT a FROM db.s)")
+    lake.sql("FROM db.s INSERT INTO db.t SELECT a + 2, Default")
+    lake.sql("WITH q AS (SELECT 4 AS a) INSERT INTO db.t SELECT a, DEFAULT FROM q")
+    assert rows(lake, "SELECT * FROM db.t ORDER BY a") == [(1, 10), (2, 7), (3, 10), (4, 7)]
+
+
 def test_inserts_behind_with_and_from(classic: Lake) -> None:
     lake = classic
     lake.sql("USE db")

@@ -375,20 +375,47 @@ def test_values_know_no_other_values(classic: Lake) -> None:
 
 @pytest.mark.parametrize("kind", ["append", "keyed"])
 def test_a_merge_sees_one_time(kind: str, lake: Lake) -> None:
-    """Each clause took its own, since Spark plans several queries."""
+    """Each clause took its own, and the source, since Spark plans several queries."""
     options = {"append": "", "keyed": "TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '1')"}[kind]
     lake.sql(f"CREATE TABLE db.t (k INT, at TIMESTAMP, local TIMESTAMP_NTZ, day DATE, now STRING) {options}")
     lake.sql("INSERT INTO db.t (k, now) VALUES (1, 'column')")
     lake.sql("""
-        MERGE INTO db.t USING (SELECT explode(array(1, 2)) AS k, 'now()' AS now) s ON t.k = s.k
-        WHEN MATCHED AND now() > TIMESTAMP '2020-01-01' THEN
-          UPDATE SET at = current_timestamp, local = localtimestamp(), day = current_date(), now = concat(t.now, s.now)
+        MERGE INTO db.t USING (SELECT explode(array(1, 2)) AS k, 'now()' AS now, now(), current_timestamp AS at) s
+        ON t.k = s.k AND s.at = now()
+        WHEN MATCHED AND current_timestamp = s.`now()` THEN
+          UPDATE SET at = s.at, local = localtimestamp(), day = current_date(), now = concat(t.now, s.now)
         WHEN NOT MATCHED THEN INSERT (k, at, local, day, now) VALUES (s.k, now(), localtimestamp, CURDATE(), s.now)""")
     one = "count(DISTINCT at) = 1 AND count(DISTINCT local) = 1 AND count(DISTINCT day) = 1"
     late = "abs(unix_micros(max(at)) - unix_micros(current_timestamp())) < 600000000"
     near = f"{late} AND max(local) = CAST(max(at) AS TIMESTAMP_NTZ)"
     found = lake.sql(f"SELECT {one}, {near} AND max(day) = CAST(max(at) AS DATE), collect_set(now) FROM db.t").collect()
     assert [(one, near, sorted(names)) for one, near, names in found] == [(True, True, ["columnnow()", "now()"])]
+
+
+def test_what_is_called_like_a_word_is_that(lake: Lake) -> None:
+    """DEFAULT was the column's default beside a column of that name, which Spark takes."""
+    lake.sql("CREATE TABLE db.t (k INT, v INT DEFAULT 7, `default` INT, w STRING)")
+    lake.sql("INSERT INTO db.t VALUES (1, 10, 100, ''), (2, 20, 200, ''), (3, 30, 300, '')")
+    lake.sql("UPDATE db.t SET v = default WHERE k < 3")
+    lake.sql("UPDATE db.t SET v = DEFAULT + 1 WHERE k = 2")
+    lake.sql("""
+        MERGE INTO db.t USING (SELECT explode(array(2, 4)) AS k, 'day' AS current_date, 'now' AS now) s ON t.k = s.k
+        WHEN MATCHED THEN UPDATE SET w = current_date || now
+        WHEN NOT MATCHED THEN INSERT (k, v, w) VALUES (k, DEFAULT, s.now)
+        WHEN NOT MATCHED BY SOURCE AND k = 3 THEN UPDATE SET v = default""")
+    lake.sql("""
+        MERGE INTO db.t USING (SELECT k, current_date AS day FROM (SELECT 1 AS k, 'day' AS current_date)) s ON t.k = s.k
+        WHEN MATCHED THEN UPDATE SET w = s.day""")
+    lake.sql("""
+        MERGE INTO db.t USING (SELECT 5 AS k, 50 AS default) ON t.k = 5
+        WHEN NOT MATCHED THEN INSERT (k, v) VALUES (k, default)""")
+    assert sorted(map(tuple, lake.sql("SELECT * FROM db.t").collect())) == [
+        (1, 100, 100, "day"),
+        (2, 201, 200, "daynow"),
+        (3, 300, 300, ""),
+        (4, 7, None, "now"),
+        (5, 50, None, None),
+    ]
 
 
 def test_a_merge_of_columns_sees_one_time(lake: Lake) -> None:

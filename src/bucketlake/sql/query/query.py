@@ -32,6 +32,7 @@ from bucketlake.sql.query.explain import Read, with_tables
 from bucketlake.sql.query.functions import Call, calls
 from bucketlake.sql.query.given import Braces
 from bucketlake.sql.query.joined import Use, narrowed
+from bucketlake.sql.query.moment import asks_time, query_at_moment
 from bucketlake.sql.query.named import named_query
 from bucketlake.sql.query.parser import Settings, Source
 from bucketlake.sql.query.pushdown import Proof, proof
@@ -105,7 +106,7 @@ def run(
     prune = prune and given is None
     written, started = statement, place
     as_written.refuse_operators(lake, statement)
-    for said in (_plain, _views, _plain, _values):  # a view's text may say TABLE t itself
+    for said in _SAID:
         pieces = said(lake, statement)
         if pieces:
             place = None if place is None else replace(place, start=moved(place.start, pieces))
@@ -185,6 +186,19 @@ def _values(lake: Lake, statement: str) -> list[tuple[int, int, str]]:
         *input_file.pieces(lake, statement),
         *current.pieces(lake, statement),
     ]
+
+
+_SAID = (_plain, _views, _plain, _values)  # a view's text may say TABLE t itself
+
+
+def run_at(lake: Lake, statement: str, millis: int) -> DataFrame:
+    """The rows of a query that has been looked at, which sees this time, in epoch milliseconds."""
+    for said in _SAID:
+        statement = splice(statement, said(lake, statement))
+    if not asks_time(statement):
+        return run(lake, statement)
+    text, frames, _ = bind(lake, statement)
+    return query_at_moment(lake.spark, text, frames, millis)
 
 
 def bind(

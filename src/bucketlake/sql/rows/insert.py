@@ -7,14 +7,16 @@ Spec: docs/sql/insert.md
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
-from bucketlake.errors import ConflictError, InvalidError, UnsupportedError, did_you_mean
+from bucketlake.errors import BucketlakeError, ConflictError, InvalidError, UnsupportedError, did_you_mean
 from bucketlake.ops.change.row_conflicts import EMPTY, Read, made_anew
 from bucketlake.ops.table.known import is_altered
 from bucketlake.schema.merging import MERGE_SCHEMA
@@ -52,7 +54,8 @@ HIVE_STYLE = "write.hive-style-dynamic-partition.enabled"
 @dataclass(slots=True)
 class Insert:
     """A parsed INSERT. `partition`: column -> the constant's text, or None where the value comes from the query;
-    `replaced`: the condition of REPLACE WHERE; `evolves`: WITH SCHEMA EVOLUTION."""
+    `replaced`: the condition of REPLACE WHERE; `named`: the query, where its word DEFAULT may be a column's name;
+    `evolves`: WITH SCHEMA EVOLUTION."""
 
     overwrite: bool
     partition: dict[str, str | None] | None = None
@@ -60,6 +63,7 @@ class Insert:
     by_name: bool = False
     replaced: str | None = None
     query: str = ""
+    named: str = ""
     options: dict[str, str] = field(default_factory=dict)
     evolves: bool = False
 
@@ -129,7 +133,7 @@ class Insert:
         if rows is not None:
             return table, rows, WriteRequest(local=True)
         static = _static(self, table)
-        frame = query.run(lake, self.query)
+        frame = self._frame(lake)
         source = None
         if self.by_name:
             values = [F.expr(_static_cast(text, column, table.schema)).alias(column) for column, text in static.items()]
@@ -152,6 +156,15 @@ class Insert:
             options[DYNAMIC_OVERWRITE] = str(dynamic).lower()
             request = replace(request, mode="overwrite", partition=partition, dynamic=dynamic)
         return table.with_options(options), frame, request
+
+    def _frame(self, lake: Lake) -> DataFrame:
+        """The query's rows. DEFAULT is a column that is called so, as Spark has it, before it is a column's default."""
+        if self.named:
+            with suppress(AnalysisException, BucketlakeError):
+                frame = query.run(lake, self.named)
+                _ = frame.schema  # Connect says only now that there is none
+                return frame
+        return query.run(lake, self.query)
 
     def _plain_rows(self, table: LakeTable) -> pa.Table | None:
         """The rows to append, where their text alone tells them; None where Spark has to."""

@@ -35,7 +35,7 @@ def parse(cursor: Cursor) -> Statement | None:
     if read is None:
         return None
     found, hints = read
-    found.query = _without_defaults(blank(cursor.rest(), hints))
+    found.query, found.named = _without_defaults(blank(cursor.rest(), hints))
     return found
 
 
@@ -74,7 +74,7 @@ def _branch(text: str, start: int, others: list[tuple[int, int]]) -> Branch:
     body = blank(whole, [(start, first.start), *hints]).rstrip().rstrip(";")
     if first.is_word("WITH"):  # a query of its own, beside the names that stand before INSERT
         body = f"{body[: first.start - 1]}({body[first.start :]})"
-    found.query = _without_defaults(body)
+    found.query, found.named = _without_defaults(body)
     return Branch(found, alone.subject or (), whole)
 
 
@@ -179,8 +179,9 @@ def _query_follows(cursor: Cursor) -> bool:
     return token is not None and any(token.is_word(word) for word in QUERIES)
 
 
-def _without_defaults(query_text: str) -> str:
-    """VALUES and the list of a SELECT with NULL for the word DEFAULT: a null becomes its column's default."""
+def _without_defaults(query_text: str) -> tuple[str, str]:
+    """VALUES and the list of a SELECT with NULL for the word DEFAULT: a null becomes its column's default. Then the
+    text as it was, if a column may be called so: what the SELECT reads may have one; else an empty one."""
     tokens, depth = tokenize(query_text), 0
     values: bool | None = None  # whether the query is VALUES, once its first word outside of brackets is met
     row = False  # whether the brackets here are those of a row, not a call's
@@ -196,7 +197,7 @@ def _without_defaults(query_text: str) -> str:
             break
         elif token.is_word("DEFAULT") and depth == int(row and bool(values)) and _stands_alone(tokens, at, values):
             pieces.append((token.start, token.end, "NULL".ljust(token.end - token.start)))
-    return splice(query_text, pieces)
+    return splice(query_text, pieces), query_text if pieces and not values else ""
 
 
 def _stands_alone(tokens: Sequence[Token], at: int, values: bool) -> bool:

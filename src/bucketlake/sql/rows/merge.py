@@ -44,14 +44,14 @@ from bucketlake.spark.read.hidden import COLUMNS
 from bucketlake.spark.table import LakeTable
 from bucketlake.spark.types import quoted
 from bucketlake.sql.query import input_file, query
+from bucketlake.sql.query.moment import at_moment
 from bucketlake.sql.query.parser import Settings
 from bucketlake.sql.query.parser import Source as Columns
 from bucketlake.sql.query.pushdown import condition
-from bucketlake.sql.rows.target import Target, column_path, has_subquery, may_read
+from bucketlake.sql.rows.target import Target, column_path, has_subquery, is_default, may_read
 from bucketlake.sql.rows.ways import Explained, deleted, updated
 from bucketlake.sql.text import names
 from bucketlake.sql.text.cursor import Cursor
-from bucketlake.sql.text.moment import at_moment
 from bucketlake.sql.text.plain import timestamp_pieces
 from bucketlake.sql.text.tokens import blank, splice, tokenize
 from bucketlake.values import dataclass
@@ -112,9 +112,9 @@ class Source:
         more = "".join(f", {name}" for name in found)
         return replace(self, query=f"{self.table[0]} SELECT *{more} FROM {self.table[1]}") if found else self
 
-    def frame(self, lake: Lake) -> DataFrame:
-        """Its rows as of now, under its columns' names."""
-        frame = query.run(lake, self.query)
+    def frame(self, lake: Lake, millis: int | None = None) -> DataFrame:
+        """Its rows as of now, under its columns' names. `millis`: the time that its functions are told."""
+        frame = query.run(lake, self.query) if millis is None else query.run_at(lake, self.query, millis)
         if not self.columns:
             return frame
         if len(self.columns) != len(frame.columns):
@@ -152,7 +152,7 @@ class _Named:
 @dataclass(slots=True)
 class MergeInto:
     """A parsed MERGE. `evolves`: WITH SCHEMA EVOLUTION; `given`: Columns by the names that stand for
-    them in texts."""
+    them in texts; `millis`: the time that all of it sees."""
 
     statement: str
     target: Target
@@ -161,6 +161,7 @@ class MergeInto:
     clauses: tuple[When, ...]
     evolves: bool = False
     given: Mapping[str, Column] = field(default_factory=dict)
+    millis: int = 0
 
     def run(self, lake: Lake, name: names.LakeName) -> None:
         """At most one commit.
@@ -240,15 +241,17 @@ class MergeInto:
             check_values(clause)
             for text in (clause.condition or "", *(value.text for value in clause.values)):
                 input_file.refuse_calls(text)
-        millis = table.table.store.env.clock.now_millis()
+        self.millis = table.table.store.env.clock.now_millis()
         known = {*table.schema.field_names, *columns}
 
-        def seen(clause: Clause) -> Clause:
-            condition = None if clause.condition is None else at_moment(clause.condition, millis, known)
-            values = tuple(replace(value, text=at_moment(value.text, millis, known)) for value in clause.values)
-            return replace(clause, condition=condition, values=values)
+        def told(text: str) -> str:
+            return at_moment(text, self.millis, known)
 
-        return replace(merge, clauses=tuple(map(seen, merge.clauses)))
+        def seen(clause: Clause) -> Clause:
+            values = tuple(replace(value, text=told(value.text)) for value in clause.values)
+            return replace(clause, condition=clause.condition and told(clause.condition), values=values)
+
+        return replace(merge, on=told(merge.on), clauses=tuple(map(seen, merge.clauses)))
 
     def _evolved(self, table: LakeTable, source: StructType, rules: Rules) -> tuple[LakeTable, Rules]:
         """The table with the columns that the source brings, and rules that fill what it lacks; where the statement or
@@ -303,7 +306,7 @@ class MergeInto:
 
     def _take(self, lake: Lake, table: LakeTable, base: Snapshot | None) -> Held:
         """The source, evaluated once. What it reads of the target is of the snapshot that the target is read of."""
-        frame = self.source.frame(lake)
+        frame = self.source.frame(lake, self.millis)
         if may_read(lake, table, self.source.query):
             check_read_once(table.table.store, base, "a table was read that is merged into itself")
         return hold_source(lake.spark, frame, query.names_no_table(tokenize(self.source.query)))
@@ -328,7 +331,7 @@ class MergeInto:
             target,
             self.source.name,
             self._padded(self.on),
-            tuple(self._clause(clause, schema, rules.sensitive) for clause in self.clauses),
+            tuple(self._clause(clause, schema, columns, rules.sensitive) for clause in self.clauses),
             tuple(equalities),
             only,
             " ".join(words).lower(),
@@ -339,7 +342,7 @@ class MergeInto:
             else None,
         )
 
-    def _clause(self, clause: When, schema: TableSchema, sensitive: bool) -> Clause:
+    def _clause(self, clause: When, schema: TableSchema, columns: Sequence[str], sensitive: bool) -> Clause:
         condition = None if clause.condition is None else self._padded(clause.condition)
         if clause.columns is None:
             return Clause(clause.side, clause.kind, condition, star=True)
@@ -348,8 +351,10 @@ class MergeInto:
         if clause.kind == INSERT and any(len(path) > 1 for path in paths):
             nested = [".".join(path) for path in paths if len(path) > 1]
             raise InvalidError("INSERT assignment keys cannot be nested fields", columns=nested)
+        mine = [] if clause.side is Side.NOT_MATCHED else schema.field_names
+        seen = {*mine, *([] if clause.side is Side.NOT_MATCHED_BY_SOURCE else columns)}
         values = [
-            Value(path, self._padded(text) if text.text.upper() != "DEFAULT" else _default(schema, path))
+            Value(path, _default(schema, path) if is_default(text.text, seen) else self._padded(text))
             for path, text in zip(paths, clause.values, strict=True)
         ]
         return Clause(clause.side, clause.kind, condition, tuple(values))

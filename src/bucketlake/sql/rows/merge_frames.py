@@ -37,8 +37,8 @@ class _Frame(Source):
 
     given: DataFrame | None = None
 
-    def frame(self, lake: Lake) -> DataFrame:
-        """Its rows."""
+    def frame(self, lake: Lake, millis: int | None = None) -> DataFrame:
+        """Its rows, made before the statement."""
         assert self.given is not None
         return self.given
 

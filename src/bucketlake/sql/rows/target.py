@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -392,6 +392,11 @@ def column_path(
         path.append(member.name)
         kind = member.type
     return tuple(path)
+
+
+def is_default(text: str, columns: Iterable[str]) -> bool:
+    """Whether a value is the word DEFAULT. `columns`: those that it may name, of which one may be called so."""
+    return text.upper() == "DEFAULT" and not any(name.upper() == "DEFAULT" for name in columns)
 
 
 def _called(name: str, fields: Sequence[DataField], fold: Callable[[str], str]) -> DataField | None:

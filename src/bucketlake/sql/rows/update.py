@@ -18,7 +18,7 @@ from bucketlake.spark.settings import is_case_sensitive
 from bucketlake.spark.types import quoted
 from bucketlake.spark.write.column_updates import MINE, ColumnChange
 from bucketlake.sql.rows import plain_values
-from bucketlake.sql.rows.target import Target, column_path, parse_condition, parse_target
+from bucketlake.sql.rows.target import Target, column_path, is_default, parse_condition, parse_target
 from bucketlake.sql.rows.ways import Explained, updated
 from bucketlake.sql.text import names
 from bucketlake.sql.text.cursor import Cursor
@@ -232,6 +232,6 @@ def _assigned(schema: TableSchema, update: Update, sensitive: bool) -> _Assigned
 
 def _default(schema: TableSchema, path: tuple[str, ...], text: str) -> str:
     """The text, for the word DEFAULT the column's default."""
-    if text.upper() != "DEFAULT":
+    if not is_default(text, schema.field_names):
         return text
     return default_sql(schema.field(path[0])) if len(path) == 1 else "NULL"
