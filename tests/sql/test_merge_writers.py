@@ -71,11 +71,11 @@ def test_a_source_that_reads_the_target_sees_the_same_rows(
     lake.sql("CREATE VIEW db.v AS SELECT * FROM db.items")
     evaluate, calls = Source.frame, []
 
-    def late(self: Source, given: Lake) -> DataFrame:
+    def late(self: Source, given: Lake, *more: int) -> DataFrame:
         calls.append(True)
         if len(calls) == 2:  # the first tells its columns
             lake.sql("INSERT INTO db.items VALUES (3, 30, 'c3')")
-        return evaluate(self, given)
+        return evaluate(self, given, *more)
 
     monkeypatch.setattr(Source, "frame", late)
     lake.sql(
