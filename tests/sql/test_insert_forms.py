@@ -133,6 +133,7 @@ def test_default_is_a_column_of_that_name(lake: Lake) -> None:
     lake.sql("CREATE TABLE db.t (a INT, b INT DEFAULT 7)")
     lake.sql("CREATE TABLE db.s (a INT, `default` INT)")
     lake.sql("INSERT INTO db.s VALUES (1, 10)")
+    assert "default" in lake.sql("EXPLAIN INSERT INTO db.t SELECT a, default FROM db.s").collect()[0][0]
     lake.sql("INSERT INTO db.t SELECT a, default FROM db.s")
     lake.sql("INSERT INTO db.t SELECT a + 1, DEFAULT FROM (SELECT a FROM db.s)")
     lake.sql("FROM db.s INSERT INTO db.t SELECT a + 2, Default")

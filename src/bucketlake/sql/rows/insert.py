@@ -94,7 +94,7 @@ class Insert:
         Spec: docs/spec/row_changes.md#explain
         """
         table, _, request = self._planned(lake, name, None)
-        return Explained(name.full, f"INSERT{self._effect(table, request)}", self.query)
+        return Explained(name.full, f"INSERT{self._effect(table, request)}", self._read(lake)[0])
 
     def _options(self, lake: Lake, name: names.LakeName) -> dict[str, str]:
         """The session's options for the table and the statement's own."""
@@ -133,7 +133,7 @@ class Insert:
         if rows is not None:
             return table, rows, WriteRequest(local=True)
         static = _static(self, table)
-        frame = self._frame(lake)
+        _, frame = self._read(lake)
         source = None
         if self.by_name:
             values = [F.expr(_static_cast(text, column, table.schema)).alias(column) for column, text in static.items()]
@@ -157,14 +157,14 @@ class Insert:
             request = replace(request, mode="overwrite", partition=partition, dynamic=dynamic)
         return table.with_options(options), frame, request
 
-    def _frame(self, lake: Lake) -> DataFrame:
-        """The query's rows. DEFAULT is a column that is called so, as Spark has it, before it is a column's default."""
+    def _read(self, lake: Lake) -> tuple[str, DataFrame]:
+        """The query and its rows. DEFAULT is a column that is called so, as Spark has it, before it is a default."""
         if self.named:
             with suppress(AnalysisException, BucketlakeError):
                 frame = query.run(lake, self.named)
                 _ = frame.schema  # Connect says only now that there is none
-                return frame
-        return query.run(lake, self.query)
+                return self.named, frame
+        return self.query, query.run(lake, self.query)
 
     def _plain_rows(self, table: LakeTable) -> pa.Table | None:
         """The rows to append, where their text alone tells them; None where Spark has to."""
