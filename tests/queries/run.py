@@ -20,6 +20,7 @@ from bucketlake.errors import BucketlakeError
 from bucketlake.spark.read.reader import Need, pruned
 from bucketlake.spark.read.united import apart
 from bucketlake.spark.session import Lake
+from bucketlake.spark.settings import settings_of
 from bucketlake.sql.query import joined, query
 from bucketlake.sql.text import names
 
@@ -116,11 +117,14 @@ def settings(spark: SparkSession, given: Mapping[str, str]) -> Iterator[None]:
 
 
 class _Conf:
-    """The session's settings, kept."""
+    """The session's settings."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self.getAll: Mapping[str, str] = {}
+
+    @property
+    def getAll(self) -> Mapping[str, str]:
+        return settings_of(self._spark)
 
     def get(self, key: str, *default: str | None) -> str | None:
         return self._spark.conf.get(key, *default)

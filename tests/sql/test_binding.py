@@ -200,6 +200,8 @@ def test_comments_are_no_hints_and_may_stand_before_some(lake: Lake) -> None:
 
 def test_times_of_day_are_in_the_zone_of_the_session_even_where_it_is_not_set(lake: Lake) -> None:
     class Conf:
+        getAll: ClassVar[dict[str, str]] = {}
+
         def get(self, key: str, *default: str) -> str:  # as Spark answers: the machine's zone, or the default given
             return default[0] if default else "Asia/Tokyo"
 

@@ -51,6 +51,10 @@ class _Conf(dict[str, str]):
     def get(self, key: str, *default: str) -> str:  # type: ignore[override]
         return super().get(key, *(default or ("UTC",)))
 
+    @property
+    def getAll(self) -> dict[str, str]:
+        return dict(self)
+
 
 def settings(**given: str) -> Settings:
     known = {"functionResolution_sessionOrder": "second", **given}

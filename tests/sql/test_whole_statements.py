@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -91,6 +91,8 @@ class NoSpark:
 
     catalog = property(lambda self: self)
     conf = property(lambda self: self)
+    getAll: ClassVar[dict[str, str]] = {}
+    _jconf = None
 
     def tableExists(self, name: str) -> bool:
         return False
