@@ -15,8 +15,12 @@ import bucketlake
 from bucketlake.catalog import Catalog
 from bucketlake.errors import CorruptError, InvalidError, StorageError
 from bucketlake.ops.rows import file_indexes
+from bucketlake.predicate.evaluate import mask
+from bucketlake.predicate.tree import Compare, EndsWith, In, Not, StartsWith
 from bucketlake.schema.change import RenameColumn, SetOption
 from bucketlake.table import Table
+from bucketlake.types.model import DataField
+from bucketlake.types.parse import parse_type_text
 
 SCHEMA = pa.schema([pa.field("k", pa.int64()), pa.field("v", pa.string()), pa.field("n", pa.int32())])
 INDEXED = {
@@ -204,3 +208,26 @@ def test_reads_are_those_without_indexes(
     order = [("k", "ascending"), ("v", "ascending"), ("n", "ascending")]
     without = table.to_arrow(where, **{"file-index.read.enabled": "false"}).sort_by(order)
     assert table.to_arrow(where).sort_by(order).equals(without), where
+
+
+@pytest.mark.parametrize(("form", "index"), [("orc", "none"), ("orc", "bitmap"), ("parquet", "bloom-filter")])
+def test_predicates_of_char_hold_of_what_is_read(catalog: Catalog, form: str, index: str) -> None:
+    """ORC takes the blanks behind CHAR values off as they are read, and statistics and indexes had them."""
+    indexed = {} if index == "none" else {f"file-index.{index}.columns": "c"}
+    fields = [DataField(0, "k", parse_type_text("INT")), DataField(1, "c", parse_type_text("CHAR(4)"))]
+    table = catalog.create_table("t", fields, options={"bucket": "-1", **indexed, "file.format": form})
+    for number, text in enumerate(("a", "a   ", "a\t", "b ", "", None)):
+        table.write_arrow(pa.table({"k": pa.array([number], pa.int32()), "c": pa.array([text], pa.string())}))
+    whole = table.to_arrow()
+    for text in ("a", "a   ", "a\t", "b", "", "toolong"):
+        leaves = [Compare("c", op, text) for op in ("=", "<>", "<", "<=", ">", ">=", "<=>")]
+        for where in (
+            *leaves,
+            In("c", (text, "z")),
+            Not(In("c", (text, None))),
+            StartsWith("c", text),
+            EndsWith("c", text),
+        ):
+            (batch,) = whole.combine_chunks().to_batches()
+            expected = batch.filter(mask(where, batch)).column("k").to_pylist()
+            assert sorted(table.to_arrow(where).column("k").to_pylist()) == sorted(expected), where

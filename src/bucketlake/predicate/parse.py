@@ -50,6 +50,7 @@ from bucketlake.predicate.tree import (
     is_exact,
     joined,
     negate,
+    padded_forms,
 )
 from bucketlake.types.model import DataField, DataType, Root
 from bucketlake.values import dataclass
@@ -535,13 +536,13 @@ def compare_char(field: DataField, op: Operator, text: str) -> Predicate:
     short, length = text.rstrip(" "), field.type.length or 1
     if any(letter < " " for letter in text) or length - len(short) > _MOST_FORMS:
         raise Beyond
-    forms = [short.ljust(size) for size in range(len(short), length + 1)]
+    forms = padded_forms(short, length)
     name, whole = field.name, short.ljust(length)
     if op in ("=", "<>", "<=>"):
-        same = In(name, tuple(forms))
+        same = In(name, forms)
         return same if op == "=" else Not(same) if op == "<>" else And((IsNotNull(name), same))
     if op in ("<", ">="):  # shorter forms stand before the whole one
-        least = Or((Compare(name, ">=", whole), In(name, tuple(forms[:-1]))))
+        least = Or((Compare(name, ">=", whole), In(name, forms[:-1])))
         return least if op == ">=" else negate(least)
     return Compare(name, op, whole)
 

@@ -19,6 +19,7 @@ from typing import Any, Literal
 from bucketlake.types.model import quote_identifier, quote_text
 from bucketlake.values import dataclass
 
+_MOST_FORMS = 1000  # of CHAR values, with more and fewer blanks
 Operator = Literal["=", "<>", "<", "<=", ">", ">=", "<=>"]
 
 
@@ -221,6 +222,29 @@ def without(predicate: Predicate, columns: Collection[str]) -> Predicate:
     if isinstance(predicate, (Constant, Opaque, IsNull, IsNotNull)) or columns_of(predicate).isdisjoint(columns):
         return predicate
     return Opaque(to_spark_sql(predicate), tuple(columns_of(predicate)))
+
+
+def padded_forms(text: str, length: int) -> tuple[str, ...]:
+    """A text with each number of blanks behind it, up to a length."""
+    return tuple(text.ljust(size) for size in range(len(text), max(length, len(text)) + 1))
+
+
+def of_padded(predicate: Predicate, lengths: Mapping[str, int]) -> Predicate:
+    """What holds of CHAR values as they are stored where the predicate does of them without their trailing blanks, or
+    as they are. `lengths`: of the CHAR columns; what names more than a thousand forms is opaque."""
+    if isinstance(predicate, (And, Or)):
+        return type(predicate)(tuple(of_padded(child, lengths) for child in predicate.children))
+    if columns_of(predicate).isdisjoint(lengths) or isinstance(predicate, (StartsWith, Contains)):
+        return predicate
+    if isinstance(predicate, Compare) and predicate.op in (">", ">="):
+        return predicate
+    if isinstance(predicate, In) or (isinstance(predicate, Compare) and predicate.op == "="):
+        values = predicate.values if isinstance(predicate, In) else (predicate.literal,)
+        longest = lengths[predicate.column]
+        if sum(max(longest - len(value), 0) + 1 for value in values if isinstance(value, str)) <= _MOST_FORMS:
+            forms = [padded_forms(value, longest) if isinstance(value, str) else (value,) for value in values]
+            return In(predicate.column, tuple(dict.fromkeys(itertools.chain.from_iterable(forms))))
+    return without(predicate, lengths)
 
 
 def rename(predicate: Predicate, names: Mapping[str, str]) -> Predicate:

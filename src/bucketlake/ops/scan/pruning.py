@@ -10,6 +10,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, TypeVar
 
 from bucketlake.file_names import is_own
+from bucketlake.format.data.file_format import format_of
 from bucketlake.format.metadata.manifest import DataFile, ManifestEntry, ManifestFile, SimpleStats
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.format.metadata.stats import decode_stats_columns
@@ -20,9 +21,9 @@ from bucketlake.ops.table.partitions import partition_columns
 from bucketlake.ops.table.store import Store
 from bucketlake.options.merge import COMPUTING
 from bucketlake.predicate.evaluate import Bounds, fitted, may_match_all
-from bucketlake.predicate.tree import Predicate, columns_of, key_values, restrict
+from bucketlake.predicate.tree import Predicate, columns_of, key_values, of_padded, restrict
 from bucketlake.schema.schema import BucketMode, TableSchema
-from bucketlake.types.model import DataField, arrow_schema
+from bucketlake.types.model import DataField, Root, arrow_schema
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class BucketChooser:
             return None
         fields = schema.select(schema.bucket_keys)
         target = arrow_schema([DataField(f.id, f.name, f.type.with_nullable(True)) for f in fields])
+        where = of_padded(where, _chars(fields))  # rows lie where they were put with their blanks
         values = key_values(fitted(where, {item.name: item.type for item in target}), schema.bucket_keys)
         if values is None:
             return None
@@ -92,6 +94,8 @@ class Pruner:
         schema = store.schema
         self._store = store
         self._where = where
+        named = frozenset() if where is None else columns_of(where)
+        self._chars = _chars([item for item in schema.fields if item.name in named])
         keys = schema.trimmed_primary_keys if schema.primary_keys else ()
         self._key_part = restrict(where, keys) if where is not None and keys else None
         vectors = store.options.get("deletion-vectors.enabled")
@@ -101,13 +105,21 @@ class Pruner:
         """Files whose keys may match; all files of tables without primary key."""
         if self._key_part is None:
             return list(entries)
-        return self._indexed(self._key_part, _kept(entries, self._mask(self._key_part, entries, _key_stats)))
+        part = self._of_stored(self._key_part, entries)
+        return self._indexed(part, _kept(entries, self._mask(part, entries, _key_stats)))
 
     def by_value(self, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
         """Files whose rows may match, each by itself: right where every row is final."""
         if self._where is None:
             return list(entries)
-        return self._indexed(self._where, _kept(entries, self._mask(self._where, entries, _value_stats)))
+        where = self._of_stored(self._where, entries)
+        return self._indexed(where, _kept(entries, self._mask(where, entries, _value_stats)))
+
+    def _of_stored(self, predicate: Predicate, entries: Sequence[ManifestEntry]) -> Predicate:
+        """The predicate over values as statistics and indexes have them: ORC takes the blanks behind CHAR values off as
+        they are read."""
+        loses = bool(self._chars) and any(format_of(entry.file.file_name) == "orc" for entry in entries)
+        return of_padded(predicate, self._chars) if loses else predicate
 
     def _indexed(self, predicate: Predicate, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
         return _kept(entries, file_indexes.may_match_by_index(self._store, predicate, entries))
@@ -130,9 +142,10 @@ class Pruner:
         if self._where is None:
             return {id(section) for section in sections}
         entries = [entry for section in sections for entry in section]
-        hits = self._mask(self._where, entries, _value_stats)
+        where = self._of_stored(self._where, entries)
+        hits = self._mask(where, entries, _value_stats)
         maybe = np.flatnonzero(hits)
-        hits[maybe] = file_indexes.may_match_by_index(self._store, self._where, [entries[i] for i in maybe.tolist()])
+        hits[maybe] = file_indexes.may_match_by_index(self._store, where, [entries[i] for i in maybe.tolist()])
         kept, at = set(), 0
         for section in sections:
             single = len(section) == 1
@@ -290,6 +303,11 @@ def _value_stats(
     schema: TableSchema, columns: tuple[str, ...] | None, entries: Sequence[ManifestEntry]
 ) -> tuple[Sequence[DataField], Sequence[SimpleStats]]:
     return schema.stats_fields(columns), [entry.file.value_stats for entry in entries]
+
+
+def _chars(fields: Sequence[DataField]) -> dict[str, int]:
+    """The lengths of the CHAR columns."""
+    return {item.name: item.type.length or 1 for item in fields if item.type.root is Root.CHAR}
 
 
 def _kept(items: Sequence[T], hits: Mask) -> list[T]:
