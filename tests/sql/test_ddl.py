@@ -572,37 +572,3 @@ def test_what_flink_computes_is_refused_by_name(classic: Lake) -> None:
     with pytest.raises(UnsupportedError, match="'type' is not supported.*object-table"):
         lake.sql("CREATE TABLE objects WITH ('type' = 'object-table')")
     assert lake.table("t").schema.field_names == ("log_ts",)
-
-
-def test_use_of_sparks_own_catalog(classic: Lake) -> None:
-    lake = classic
-    lake.sql("CREATE TABLE db.mine (id INT)")
-    lake.sql("USE db")
-    lake.sql("USE spark_catalog.default")
-    try:
-        lake.sql("CREATE TABLE mine (dt STRING, n INT) USING parquet PARTITIONED BY (dt)")
-        lake.sql("INSERT OVERWRITE mine PARTITION (dt) SELECT 7 AS n, 'x' AS dt")
-        assert [tuple(row) for row in lake.sql("SELECT n, dt FROM mine").collect()] == [(7, "x")]
-        assert lake.sql("SELECT * FROM bucketlake.db.mine").columns == ["id"]
-        assert lake.sql("SHOW CURRENT NAMESPACE").collect()[0][0] == "spark_catalog"
-        with pytest.raises(InvalidError, match=r"USE bucketlake\.db first"):
-            lake.sql("CALL sys.compact(table => 'mine')")
-        lake.sql("CREATE TABLE bucketlake.db.only_here (id INT)")
-        with pytest.raises(NotFoundError, match=r"write bucketlake\.db\.only_here"):  # "is found where it is named"
-            lake.sql("SELECT * FROM db.only_here")
-        with pytest.raises(NotFoundError, match=r"did you mean 'bucketlake\.db\.only_here'"):
-            lake.sql("SELECT * FROM only_her")
-        lake.sql("USE paimon.db")
-        assert lake.sql("SELECT * FROM mine").columns == ["id"]
-    finally:
-        lake.sql("USE spark_catalog.default")
-        lake.sql("DROP TABLE IF EXISTS mine")
-        lake.sql("USE bucketlake.db")
-    assert list(lake.table("mine").schema.field_names) == ["id"]
-
-
-def test_what_sparks_own_catalog_lacks_is_sparks_to_tell(classic: Lake) -> None:
-    classic.sql("DROP TABLE IF EXISTS spark_catalog.default.nowhere")
-    for statement in ("DROP TABLE spark_catalog.default.nowhere", "DESCRIBE spark_catalog.default.nowhere"):
-        with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
-            classic.sql(statement)

@@ -581,25 +581,3 @@ def test_rows_that_are_not_the_tables_have_sparks_conditions(classic: Lake) -> N
     with pytest.raises(AnalysisException, match=r"(?s)columns=\['id', 'st', 'p'\].*statement 2 of 2") as raised:
         classic.sql_script("SELECT 1; INSERT INTO db.t VALUES (1)")
     assert [tuple(row) for row in classic.sql("SELECT * FROM db.t").collect()] == [(1, None, None)]
-
-
-def test_rows_of_temporary_views_are_not_changed(classic: Lake) -> None:
-    """Spark spoke of a table `unknown`, or of an internal error."""
-    classic.sql("CREATE TABLE db.hidden (id INT)")
-    classic.sql("USE db")
-    for view, remedy in (("seen", "the table that it reads"), ("hidden", "hides the table db.hidden")):
-        classic.sql("SELECT 1 AS id").createOrReplaceTempView(view)
-        try:
-            for text, verb in (
-                (f"UPDATE {view} SET id = 2", "UPDATE"),
-                (f"DELETE FROM {view} WHERE id = 1", "DELETE"),
-                (f"MERGE INTO {view} t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE", "MERGE"),
-                (f"INSERT OVERWRITE {view} VALUES (2)", "INSERT"),
-                (f"WITH s AS (SELECT 1) INSERT INTO {view} SELECT * FROM s", "INSERT"),
-            ):
-                told = rf"EXPECT_TABLE_NOT_VIEW.*{verb} expects a table but `{view}` is a temporary view: .*{remedy}"
-                with pytest.raises(InvalidError, match=told) as caught:
-                    classic.sql(text)
-                assert isinstance(caught.value, AnalysisException), text
-        finally:
-            classic.spark.catalog.dropTempView(view)
