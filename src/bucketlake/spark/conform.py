@@ -145,7 +145,7 @@ def char_columns(frame: DataFrame, fields: Sequence[DataField]) -> DataFrame:
     """The frame with CHAR(n), at any depth, as Spark has it: padded, and columns of it marked, so that what is compared
     with them is padded too; as they are stored where the session says so (`spark.sql.readSideCharPadding`)."""
     kinds = {item.name: item for item in fields if item.type.holds(Root.CHAR)}
-    if not kinds.keys() & set(frame.columns) or chars_are_text(frame.sparkSession):
+    if not kinds or not kinds.keys() & set(frame.columns) or chars_are_text(frame.sparkSession):
         return frame
     pads = is_set(frame.sparkSession, "spark.sql.readSideCharPadding", "true")
     columns = []

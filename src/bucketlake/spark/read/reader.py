@@ -71,7 +71,7 @@ def read(
     columns = None if columns is None else names_listed(columns)
     if isinstance(table.view, SystemTable):
         frame, wanted = _metadata(spark, table.with_options(options), columns, where, limit)
-        return _chosen(frame, wanted, where)
+        return _chosen(frame, frame.columns, wanted, where)
     handle, extra = table, hidden.of_columns(columns, table.schema)
 
     def once() -> tuple[Table, list[str], Need, Plan]:
@@ -85,8 +85,8 @@ def read(
     table, wanted, need, found = on_newest(table.store, once)
     if extra:
         frame = hidden.frame(spark, table, found, hidden.Wanted(need.columns, extra, need.predicate))
-        return _chosen(frame, list(columns or ()), where)
-    return _chosen(_shown(spark, table, need, found), wanted, where)
+        return _chosen(frame, frame.columns, list(columns or ()), where)
+    return _chosen(_shown(spark, table, need, found), list(need.columns or ()), wanted, where)
 
 
 def _metadata(
@@ -99,11 +99,11 @@ def _metadata(
     return metadata.read(spark, table, names, predicate, limit if predicate is None else None), wanted
 
 
-def _chosen(frame: DataFrame, wanted: list[str], where: str | Predicate | None) -> DataFrame:
-    """The rows for which the condition is true, with these columns."""
+def _chosen(frame: DataFrame, names: list[str], wanted: list[str], where: str | Predicate | None) -> DataFrame:
+    """The rows for which the condition is true, with the columns `wanted`; `names`: those of the frame."""
     if where is not None:
         frame = frame.where(where if isinstance(where, str) else to_spark_sql(where))
-    return frame if frame.columns == wanted else frame.select(*[quoted(name) for name in wanted])
+    return frame if names == wanted else frame.select(*[quoted(name) for name in wanted])
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from bucketlake.sql.query.joined import Use, narrowed
 from bucketlake.sql.query.moment import asks_time, query_at_moment
 from bucketlake.sql.query.named import named_query
 from bucketlake.sql.query.parser import Settings, Source
+from bucketlake.sql.query.projection import projected
 from bucketlake.sql.query.pushdown import Proof, proof
 from bucketlake.sql.query.qualified import Plain, own_names, qualified_pieces, token_pieces
 from bucketlake.sql.query.retold import remember
@@ -116,9 +117,11 @@ def run(
     text_of, values_of = (bound if frames else statement), dict[str, Any](frames)
     if given is not None:
         text_of, values_of = given.bound(text_of, frames)
-    named = named_query(lake.spark, bound, args, frames, titles) if given is None else None
-    if named is not None:
-        return named
+    if given is None:
+        found = None if args else projected(lake.spark, bound, frames)
+        found = named_query(lake.spark, bound, args, frames, titles) if found is None else found
+        if found is not None:
+            return found
     try:
         found = lake.spark.sql(text_of, args, **values_of) if args else lake.spark.sql(text_of, **values_of)
         return with_tables(lake.spark, found, reads) if reads is not None and frames else found

@@ -101,6 +101,12 @@ def _tokens(text: str) -> tuple[Token, ...]:
     return tuple(tokens)
 
 
+@lru_cache(maxsize=1024)
+def is_name(word: str) -> bool:
+    """Whether a word is a name wherever it stands: no statement has it for a keyword."""
+    return [token.token_type for token in _Tokenizer(Spark()).tokenize(word)] == [TokenType.VAR]
+
+
 def _nested_blank(text: str) -> str:
     """The text with blanks for its comments where sqlglot would end one too early: it misses a comment that begins
     right behind the sign that opens another."""
