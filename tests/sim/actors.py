@@ -113,11 +113,11 @@ class Actor:
             newest = self.store.latest_snapshot()
             known = sorted(self.world.rows[newest.uuid or ""]) if newest is not None else []
             if known:
-                keys = {key for _, key in self.random.sample(known, min(2, len(known)))}
+                keys = set(self.random.sample(known, min(2, len(known))))
                 column, value = self.random.choice("ab"), self.random.randint(0, 99)
                 HERE.what = ("update", (keys, column, value))
-                where = Table(self.store, "t").predicate(f"k IN ({', '.join(map(str, sorted(keys)))})")
-                update_rows(self.store, where, {column: value})
+                text = " OR ".join(f"(pt = {part} AND k = {key})" for part, key in sorted(keys))
+                update_rows(self.store, Table(self.store, "t").predicate(text), {column: value})
 
     def _write(self, user: str, rows: Rows, kind: int) -> None:
         columns = [[key[0] for key in rows], [key[1] for key in rows], *zip(*rows.values(), strict=True)]

@@ -245,7 +245,7 @@ def meaning(kind: Kind, state: Rows, operation: str, what: Any) -> Rows:
     if operation == "update":
         keys, column, value = what
         new = {
-            key: (value, row[1]) if column == "a" else (row[0], value) for key, row in state.items() if key[1] in keys
+            key: (value, row[1]) if column == "a" else (row[0], value) for key, row in state.items() if key in keys
         }
         return {**state, **new}
     if operation == "replace":
