@@ -244,9 +244,8 @@ def meaning(kind: Kind, state: Rows, operation: str, what: Any) -> Rows:
         return {key: row for key, row in state.items() if key not in what and key[1] not in what}
     if operation == "update":
         keys, column, value = what
-        new = {
-            key: (value, row[1]) if column == "a" else (row[0], value) for key, row in state.items() if key in keys
-        }
+        hit = {key: row for key, row in state.items() if key in keys or key[1] in keys}
+        new = {key: (value, row[1]) if column == "a" else (row[0], value) for key, row in hit.items()}
         return {**state, **new}
     if operation == "replace":
         parts = {key[0] for key in what}
