@@ -30,10 +30,12 @@ _MOST_NAMES = 50  # each costs a call
 def projected(spark: SparkSession, text: str, frames: Mapping[str, DataFrame]) -> DataFrame | None:
     """What a query gives in which `{t0}` stands for its one frame; None for queries that are not as plain as this,
     and where Spark refuses it, of which it is to speak as of any other."""
-    found = _PLAIN.fullmatch(text) if len(frames) == 1 and not is_connect(spark) else None
+    found = _PLAIN.fullmatch(text) if len(frames) == 1 else None
     if found is None:
         return None
     names = [] if found["columns"] == "*" else re.findall(_NAME, found["columns"])
+    if names and is_connect(spark):
+        return None  # which refuses no column before it is asked for rows
     words = [name for name in names if not name.startswith("`")]
     reserved = is_set(spark, "spark.sql.ansi.enforceReservedKeywords")
     if len(names) > _MOST_NAMES or (words and reserved) or not all(map(is_name, words)):
