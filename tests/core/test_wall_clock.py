@@ -59,3 +59,12 @@ def test_moments_are_exact_to_the_millisecond(zone: ZoneInfo) -> None:
         assert epoch_of(moment) == epoch_of(wall) == epoch_of(wall + dt.timedelta(microseconds=999)) == millis
         local = (wall - start.replace(tzinfo=None)) // dt.timedelta(milliseconds=1)
         assert local_to_epoch(local) == millis
+
+
+def test_moments_of_the_first_and_last_hours_of_the_calendar(zone: ZoneInfo) -> None:
+    """Also those that are in other years in UTC: users write 9999-12-31 for what never comes."""
+    for wall in (dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59)):
+        offset = wall.replace(tzinfo=zone).utcoffset() or dt.timedelta()
+        plain = wall.replace(tzinfo=dt.timezone.utc) - dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+        expected = (plain - offset) // dt.timedelta(milliseconds=1)
+        assert epoch_of(wall) == epoch_of(wall.replace(tzinfo=dt.timezone(offset))) == expected

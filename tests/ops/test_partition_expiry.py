@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -11,9 +12,10 @@ from tests.sim.clock import FakeClock
 from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, KILL_AFTER, KILL_BEFORE, FaultStorage, Killed, MapStorage
 from tests.sim.tables import ROOT, check_table, commit_of, create_table, data_file, make_store, message, partition
 
+from bucketlake import events
 from bucketlake.errors import BucketlakeError, InvalidError
 from bucketlake.ops.clean.expire import after_commit
-from bucketlake.ops.clean.partitions import expire_partitions
+from bucketlake.ops.clean.partitions import expire_partitions, worth_compacting
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.partitions import partition_values
 from bucketlake.ops.table.store import Store, clear_cache
@@ -85,6 +87,28 @@ def test_what_would_take_everything_is_refused(options: dict[str, Any]) -> None:
     assert made.storage.files == files
 
 
+@pytest.mark.parametrize("strategy", ["values-time", "update-time"])
+def test_a_time_from_before_the_calendar_keeps_everything(strategy: str) -> None:
+    made = Made(**WEEK, **{"partition.expiration-strategy": strategy})
+    made.write(*OLD)
+    for span in ("99999999 d", f"{2**63 - 1} ms"):
+        store = made.store.with_options({"partition.expiration-time": span})
+        assert expire_partitions(store) == [] and made.days() == list(OLD)
+        keeps = worth_compacting(store.with_options({"compaction.skip-expired-partitions": "true"}))
+        assert keeps is None or all(keeps(partition(day)) for day in OLD)
+
+
+def test_days_on_which_clocks_are_put_back_are_kept_as_long_as_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as changed:
+        changed.setenv("TZ", "America/New_York")
+        time.tzset()
+        made = Made(**{**WEEK, "partition.expiration-time": "1 d"})
+        made.clock.millis = 1_793_593_800_000  # 2026-11-01 23:30, of a day with 25 hours
+        made.write(20261031, 20261101)
+        assert expire_partitions(made.store) == spec(20261031) and made.days() == [20261101]
+    time.tzset()
+
+
 def test_values_that_are_no_time() -> None:
     strict = {"partition.timestamp-format.strict": "true"}
     made = Made(**WEEK, **strict)
@@ -127,7 +151,11 @@ def test_partitions_that_are_written_meanwhile() -> None:
 
         faulty = FaultStorage(made.storage, meanwhile)  # type: ignore[arg-type]
         store = make_store(faulty, made.clock, made.store.schema)
+        failed: list[events.Event] = []
+        stop = events.subscribe(failed.append, events.CommitFailed)
         gone = expire_partitions(store)
+        stop()
+        assert not failed
         assert gone == (spec(OLD[0]) if options is WEEK else []) and made.days() == kept
         newest = made.store.latest_snapshot()
         assert newest is not None and newest.id == (4 if options is WEEK else 3)

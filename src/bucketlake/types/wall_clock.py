@@ -19,7 +19,13 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 def epoch_of(moment: datetime) -> int:
     """Epoch milliseconds of a moment, rounded down; without a zone it is this process's. A thousand times its
     `timestamp()` is a millisecond less now and then."""
-    return (moment.astimezone(timezone.utc) - _EPOCH) // timedelta(milliseconds=1)
+    if moment.tzinfo is None:
+        try:
+            moment = moment.astimezone(timezone.utc)
+        except (OverflowError, ValueError):  # in UTC it is before the year 1, or after 9999
+            millis = (moment.replace(tzinfo=timezone.utc) - _EPOCH) // timedelta(milliseconds=1)
+            return millis - 1000 * _offset(millis // 1000)
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
 def wall_clock(array: pa.Array) -> pa.Array:

@@ -19,7 +19,7 @@ from bucketlake.errors import InvalidError
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
 from bucketlake.ops.clean.chain_partitions import expire_chain
-from bucketlake.ops.commit.chain import EXPIRY
+from bucketlake.ops.commit.chain import EXPIRY, NothingLeftError
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.progress import Meter, OnProgress
@@ -30,7 +30,8 @@ from bucketlake.ops.table.entries import deletion
 from bucketlake.ops.table.partition_times import partition_time
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
-from bucketlake.ops.table.wall_clock import local_to_epoch
+from bucketlake.ops.table.wall_clock import local_from_epoch, local_to_epoch
+from bucketlake.types.wall_clock import epoch_of
 
 VALUES_TIME, UPDATE_TIME = "values-time", "update-time"
 
@@ -58,17 +59,17 @@ def expire_partitions(store: Store, on_progress: OnProgress | None = None) -> li
     meter = Meter.of_table("expire partitions", store.paths.root, store.env.clock, on_progress)
     if store.options.get("chain-table.enabled"):
         with meter.ending():
-            return expire_chain(store, _wall_clock(store.env.clock.now_millis() - keep), meter)
+            return expire_chain(store, _limit(store, keep), meter)
     if latest is None:
         return []
     with meter.ending():
-        return _expired(store, View(store, latest), store.env.clock.now_millis() - keep, meter)
+        return _expired(store, View(store, latest), _limit(store, keep), meter)
 
 
-def _expired(store: Store, view: View, oldest: int, meter: Meter) -> list[dict[str, str]]:
+def _expired(store: Store, view: View, limit: datetime, meter: Meter) -> list[dict[str, str]]:
     """Drop what is too old as of a snapshot, and still is."""
     most = store.options.get("partition.expiration-max-num")
-    chosen = _too_old(store, view, oldest)
+    chosen = _too_old(store, view, limit)
     texts = {partition: store.paths.partition_texts(partition) for partition in chosen}
     ordered = sorted(texts, key=lambda partition: ",".join(texts[partition].values()))
     ordered = ordered[:most]
@@ -79,7 +80,7 @@ def _expired(store: Store, view: View, oldest: int, meter: Meter) -> list[dict[s
         meter.expect(len(ordered), *_rows_and_bytes(entry for entry in view.entries(None) if entry.partition in due))
     gone: set[bytes] = set()
     for start in range(0, len(ordered), size):
-        gone |= _drop(store, frozenset(ordered[start : start + size]), oldest, meter)
+        gone |= _drop(store, frozenset(ordered[start : start + size]), limit, meter)
     return [texts[partition] for partition in ordered if partition in gone]
 
 
@@ -112,12 +113,18 @@ def worth_compacting(store: Store) -> PartitionFilter | None:
         return None
     if options.get("partition.expiration-strategy") != VALUES_TIME:
         return None
-    limit = _wall_clock(store.env.clock.now_millis() - keep)
+    limit = _limit(store, keep)
     return lambda partition: not _is_before(store, partition, limit)
 
 
-def _wall_clock(millis: int) -> datetime:
-    return datetime.fromtimestamp(millis // 1000) + timedelta(milliseconds=millis % 1000)
+def _limit(store: Store, keep: int) -> datetime:
+    """The wall clock of this machine, less `keep` milliseconds: hours that clocks were put forward or back count, as in
+    Apache Paimon. Before the calendar begins: its begin, and nothing is older."""
+    now = datetime(1970, 1, 1) + timedelta(milliseconds=local_from_epoch(store.env.clock.now_millis()))
+    try:
+        return now - timedelta(milliseconds=keep)
+    except OverflowError:
+        return datetime.min
 
 
 def _is_before(store: Store, partition: bytes, limit: datetime) -> bool:
@@ -125,48 +132,44 @@ def _is_before(store: Store, partition: bytes, limit: datetime) -> bool:
     return time is not None and time < limit
 
 
-class _NothingLeftError(Exception):
-    """Another job has dropped the partitions, or they were written to: there is nothing to commit."""
-
-
 def _rows_and_bytes(entries: Iterable[ManifestEntry]) -> tuple[int, int]:
     sizes = [(entry.file.row_count, entry.file.file_size) for entry in entries]
     return sum(rows for rows, _ in sizes), sum(size for _, size in sizes)
 
 
-def _drop(store: Store, wanted: frozenset[bytes], oldest: int, meter: Meter) -> frozenset[bytes]:
+def _drop(store: Store, wanted: frozenset[bytes], limit: datetime, meter: Meter) -> frozenset[bytes]:
     """Drop those of the partitions that are still too old when the commit is made."""
     dropped: frozenset[bytes] = frozenset()
     files: Sequence[ManifestEntry] = ()
 
     def plan(view: View) -> Changes:
         nonlocal dropped, files
-        dropped = wanted & _too_old(store, view, oldest)
+        dropped = wanted & _too_old(store, view, limit)
         if not dropped:
-            raise _NothingLeftError
+            raise NothingLeftError  # another job has dropped the partitions, or they were written to
         indexes = [replace(e, kind=FileKind.DELETE) for e in view.indexes if e.partition in dropped]
         files = [e for e in view.entries(None) if e.partition in dropped]
         return Changes(tuple(deletion(e) for e in files), (), tuple(indexes))
 
     user = EXPIRY + store.env.clock.new_uuid()
     name = CommitName(0, user, BATCH_COMMIT_IDENTIFIER, CommitKind.OVERWRITE)
-    with suppress(_NothingLeftError):
+    with suppress(NothingLeftError):
         Publisher(store).publish(Request(name, plan))
         meter.add(len(dropped), *_rows_and_bytes(files))
         meter.commit()
     return dropped
 
 
-def _too_old(store: Store, view: View, oldest: int) -> frozenset[bytes]:
+def _too_old(store: Store, view: View, limit: datetime) -> frozenset[bytes]:
     strategy = store.options.get("partition.expiration-strategy")
     if strategy == UPDATE_TIME:
         newest: dict[bytes, int] = {}
         for entry in view.entries(None):
             created = entry.file.creation_time or 0
             newest[entry.partition] = max(newest.get(entry.partition, created), created)
+        oldest = epoch_of(limit)
         return frozenset(partition for partition, created in newest.items() if local_to_epoch(created) < oldest)
     if strategy != VALUES_TIME:
         raise InvalidError(f"Unknown partitionExpireStrategy: {strategy}", known=[VALUES_TIME, UPDATE_TIME])
-    limit = _wall_clock(oldest)
     partitions = {entry.partition for entry in view.entries(None)}
     return frozenset(partition for partition in partitions if _is_before(store, partition, limit))

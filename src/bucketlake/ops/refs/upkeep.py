@@ -59,6 +59,8 @@ def _tag_periods(store: Store, delay: timedelta) -> None:
     number = FIRST_SNAPSHOT_ID
     if known:
         last = max(known)
+        if last > datetime.max - 2 * tag_period(options):
+            return  # no tag is due before the calendar ends
         tag = store.find_tag(known[last])
         following = last + tag_period(options)
         number = tag.id + 1 if tag is not None else number
@@ -97,12 +99,18 @@ def _keep_newest(store: Store) -> None:
 
 
 def _time_of(store: Store, snapshot: Snapshot) -> datetime | None:
-    """The time that a snapshot stands for: of its commit, or its watermark, in the zone of the table's option."""
+    """The time that a snapshot stands for: of its commit, or its watermark, in the zone of the table's option. None
+    where it has no watermark, or one of no year from 2 to 9998: Flink ends bounded streams with the greatest of all."""
     if store.options.get(MODE) == "watermark":
         mark = snapshot.watermark
         if mark is None or mark == -(1 << 63):
             return None
-        return _at(mark, _zone(store, "sink.watermark-time-zone"))
+        zone = _zone(store, "sink.watermark-time-zone")
+        try:
+            time = _at(mark, zone)
+        except (OverflowError, ValueError):
+            return None
+        return time if 1 < time.year < 9999 else None  # where a period, or a delay, more or less still is a time
     return _at(snapshot.time_millis, _zone(store, "sink.process-time-zone"))
 
 
