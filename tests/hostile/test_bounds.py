@@ -209,6 +209,7 @@ TABLE = {
         {"schemaId": -1},
         {"schemaId": 2**40},
         {"timeMillis": 2**62},
+        {"timeMillis": 253_402_300_799_999},  # the next year, in zones east of UTC
         {"baseManifestList": ""},
         {"commitKind": []},
         {"version": "x"},
@@ -229,6 +230,8 @@ def test_fields_of_snapshots_have_types_and_ranges(change: dict[str, object]) ->
         {"id": "0"},
         {"version": None},
         {"highestFieldId": []},
+        {"timeMillis": 253_402_300_799_999},
+        {"timeMillis": -100_000_000_000_000},  # before the year 1
         {"partitionKeys": "k"},
         {"partitionKeys": ["absent"]},
         {"primaryKeys": [7]},

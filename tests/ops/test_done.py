@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -218,6 +219,17 @@ def test_partitions_become_done_while_nobody_commits_and_are_remembered_by_the_n
     before = marked(table)
     done.mark_idle(table.store)
     assert marked(table) == before, "what is marked is not marked again"
+
+
+def test_partitions_at_the_ends_of_the_calendar_are_done_in_every_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = IdleRule(10_000, 86_400_000)
+    for zone in ("America/New_York", "Asia/Tokyo"):
+        with monkeypatch.context() as changed:
+            changed.setenv("TZ", zone)
+            time.tzset()
+            assert rule.is_done(datetime(1, 1, 1), 0, 1_700_000_000_000)
+            assert not rule.is_done(datetime(9999, 12, 31, 23), 0, 1_700_000_000_000)
+    time.tzset()
 
 
 def test_watermarks_as_the_clock() -> None:

@@ -20,7 +20,6 @@ from bucketlake.schema.evolution import ReadColumn, cast_allowed, read_mapping
 from bucketlake.schema.schema import (
     KEY_FIELD_ID_START,
     KIND_FIELD,
-    LATEST_MILLIS,
     SEQUENCE_FIELD,
     SHOWN,
     VERSION,
@@ -38,7 +37,6 @@ __all__ = [
     "DropPrimaryKey",
     "KEY_FIELD_ID_START",
     "KIND_FIELD",
-    "LATEST_MILLIS",
     "ReadColumn",
     "RemoveOption",
     "RenameColumn",

@@ -28,6 +28,7 @@ from bucketlake.redaction import redact_options
 from bucketlake.types.ids import highest_id
 from bucketlake.types.model import DataField, DataType, Root, format_field, in_blob_file, type_text
 from bucketlake.types.parse import MOST_DEPTH, parse_field
+from bucketlake.types.wall_clock import EARLIEST_MILLIS, LATEST_MILLIS
 from bucketlake.values import dataclass
 
 VERSION = 3
@@ -316,7 +317,7 @@ class TableSchema:
         for name in ("id", "highestFieldId"):
             _require(_is_id(tree[name], -1 if name == "highestFieldId" else 0), name, tree[name])
         millis = tree.get("timeMillis") or 0
-        _require(_is_id(millis, -LATEST_MILLIS, LATEST_MILLIS), "timeMillis", millis)
+        _require(_is_id(millis, EARLIEST_MILLIS, LATEST_MILLIS), "timeMillis", millis)
         comment = tree.get("comment")
         _require(comment is None or isinstance(comment, str), "comment", comment)
         given = tree.get("options", {})
@@ -347,7 +348,6 @@ class TableSchema:
 
 
 SHOWN = 300  # characters of an error's reason
-LATEST_MILLIS = 253_402_300_799_999  # the end of the year 9999
 
 
 def _check_field(item: DataField, depth: int = 0) -> None:

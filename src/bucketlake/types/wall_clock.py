@@ -11,6 +11,8 @@ from datetime import datetime, timedelta, timezone
 
 from bucketlake.lazy import np, npt, pa
 
+# 0001-01-02 to 9999-12-30, in epoch milliseconds: what is no time of any zone's calendar is no moment of ours.
+EARLIEST_MILLIS, LATEST_MILLIS = -62_135_510_400_000, 253_402_214_399_999
 _DAY = 86_400
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}

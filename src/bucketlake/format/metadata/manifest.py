@@ -16,6 +16,7 @@ from typing import Any
 from bucketlake.errors import CorruptError
 from bucketlake.format.avro.container import Header
 from bucketlake.format.avro.records import Kind, decode_records, encode_records, millis, optional, record, records_of
+from bucketlake.types.wall_clock import EARLIEST_MILLIS, LATEST_MILLIS
 from bucketlake.values import dataclass
 
 
@@ -189,7 +190,6 @@ COUNT = (0, (1 << 62) - 1)
 SIZE = (-1, (1 << 62) - 1)  # not known: 0 or -1
 BUCKET = (-2, INT[1])
 SEQUENCE = (-(1 << 62), 1 << 62)
-LATEST_MILLIS = 253_402_300_799_999  # the end of the year 9999
 RANGES = {
     "_BUCKET": BUCKET,
     "_TOTAL_BUCKETS": BUCKET,
@@ -200,7 +200,7 @@ RANGES = {
     "_MAX_SEQUENCE_NUMBER": SEQUENCE,
     "_SCHEMA_ID": (0, INT[1]),
     "_LEVEL": (0, 1 << 16),
-    "_CREATION_TIME": (-LATEST_MILLIS // 4, LATEST_MILLIS),
+    "_CREATION_TIME": (EARLIEST_MILLIS, LATEST_MILLIS),
     "_DELETE_ROW_COUNT": (-1, COUNT[1]),
     "_FILE_SOURCE": (0, 1),
 }

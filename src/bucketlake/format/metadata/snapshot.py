@@ -14,8 +14,8 @@ from typing import Any
 from bucketlake.errors import CorruptError, UnsupportedError
 from bucketlake.file_names import check_names
 from bucketlake.format.guard import LARGEST_LONG, decoding, integer, json_object, nearly, text, text_map
-from bucketlake.format.metadata.manifest import LATEST_MILLIS
 from bucketlake.schema.schema import pretty_json
+from bucketlake.types.wall_clock import LATEST_MILLIS
 from bucketlake.values import dataclass
 
 

@@ -154,8 +154,7 @@ class IdleRule:
 
     def is_done(self, start: datetime, written: int, now: int) -> bool:
         """Whether the partition of a time is done. `written`: when it was last written to."""
-        zoned = start.replace(tzinfo=timezone.utc) if self.by_watermark else start.astimezone()
-        end = epoch_of(zoned) + self.interval
+        end = epoch_of(start.replace(tzinfo=timezone.utc) if self.by_watermark else start) + self.interval
         return now - max(written, end) > self.idle
 
 
