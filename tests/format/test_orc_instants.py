@@ -33,6 +33,15 @@ def named(**kinds: str) -> list[DataField]:
     return [DataField(i, name, kind(text)) for i, (name, text) in enumerate(kinds.items())]
 
 
+def test_texts_that_fill_the_statistics_are_read_again(tmp_path: Path) -> None:
+    """ORC's end holds the least and the greatest text of a column, whole."""
+    fields, path = named(v="STRING"), tmp_path / "f.orc"
+    texts = [letter * (33 << 20) for letter in "ab"]
+    write(path, fields, [rows_of(fields, v=texts)], compression="zstd")
+    (found,) = read_data_file(STORAGE, str(path), "orc", fields)
+    assert found.column(0).to_pylist() == texts
+
+
 def rows_of(fields: list[DataField], **columns: object) -> pa.RecordBatch:
     schema = arrow_schema(fields)
     return pa.RecordBatch.from_arrays([pa.array(columns[f.name], f.type) for f in schema], schema=schema)

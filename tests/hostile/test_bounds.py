@@ -17,7 +17,7 @@ from pyarrow import orc
 from pyroaring import BitMap
 
 import bucketlake
-from bucketlake import CorruptError, InvalidError
+from bucketlake import CorruptError, InvalidError, UnsupportedError
 from bucketlake.format.avro import zstd
 from bucketlake.format.avro.container import (
     LEAST_LIMIT,
@@ -100,6 +100,9 @@ def test_bombs_are_not_unpacked(codec: str) -> None:
     assert len(packed) < LEAST_LIMIT // 900
     with pytest.raises(CorruptError, match="unpacks to too much"):
         decompress(packed, codec)
+    header = Header("bytes", codec, SYNC)
+    with pytest.raises(UnsupportedError, match=r"would not be read again.*file\.compression"):
+        encode_block(Block(1, bytes(LEAST_LIMIT + (1 << 20))), header, 1)
     noise = np.random.default_rng(1).bytes(3 << 20)
     assert decompress(compress(noise, codec, 1), codec) == noise
 

@@ -165,8 +165,15 @@ def read_blocks(file: BinaryIO, header: Header) -> Iterator[Block]:
 
 
 def encode_block(block: Block, header: Header, level: int) -> bytes:
-    """One block, compressed. `level` is that of zstd."""
+    """One block, compressed. `level` is that of zstd. UnsupportedError for one that `decompress` would not take."""
     data = compress(block.data, header.codec, level)
+    if header.codec != "null" and len(block.data) > unpacked_limit(len(data)):
+        raise UnsupportedError(
+            "a value repeats itself so often that an avro file with it, compressed, would not be read again",
+            bytes=len(block.data),
+            compressed=len(data),
+            remedy="set 'file.compression' to none, or another 'file.format'",
+        )
     return encode_long(block.rows) + encode_long(len(data)) + data + header.sync
 
 

@@ -30,7 +30,8 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _FIXED = {FIXED64: 8, FIXED32: 4}
 _LONGEST = 70  # bits of a varint: ten bytes of seven
 _HEADER = 3  # of a chunk
-_MOST_PLAIN = 64 << 20  # of one message
+_MOST_CHUNK = 64 << 20
+_MOST_PLAIN = 1 << 30  # of one message, as in ORC for Java: statistics hold the least and the greatest text whole
 _MOST_ROWS = (1 << 63) - 1
 _MOST_DIGITS = 38
 _MOST_FIELDS = 1 << 18  # a footer has some for each column and stripe
@@ -367,7 +368,7 @@ def unpacked(tail: Tail, data: bytes) -> bytes:
 
 def _chunk(data: bytes, codec: int, block: int) -> bytes:
     """One chunk, no larger than `block`."""
-    limit = min(block, _MOST_PLAIN)
+    limit = min(block, _MOST_CHUNK)
     plain = b""
     size = 0
     if codec == ZLIB:
