@@ -120,6 +120,16 @@ def test_a_table_that_is_there_has_its_partitions_replaced(catalog: Catalog, kin
     assert target.latest_snapshot() == before
 
 
+def test_keys_that_a_clone_holds_deleted_stay_elsewhere(catalog: Catalog) -> None:
+    """Of a table whose keys go across partitions: only rows that come take their keys from the other partitions."""
+    source, target = (catalog.create_table(name, SCHEMA, ["p"], ["k"], {"bucket": "-1"}) for name in ("db.s", "db.t"))
+    source.write_arrow(pa.table({"p": [1, 1, 1], "k": [1, 2, 3], "v": ["s", "s", "s"]}, schema=SCHEMA))
+    source.delete("k = 2")
+    target.write_arrow(pa.table({"p": [0, 0, 0, 1], "k": [1, 2, 4, 5], "v": ["t"] * 4}, schema=SCHEMA))
+    catalog.clone_table(source, "db.t")
+    assert rows(target) == [(0, 2, "t"), (0, 4, "t"), (1, 1, "s"), (1, 3, "s")]
+
+
 def test_a_snapshot_a_tag_a_branch_or_a_condition_may_be_chosen(catalog: Catalog) -> None:
     source = make(catalog)
     source.create_tag("first", 1)

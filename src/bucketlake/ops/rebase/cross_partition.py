@@ -13,17 +13,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from bucketlake.errors import ConflictError
 from bucketlake.format.metadata.manifest import DataFile
-from bucketlake.lsm.engines.rules import engine_of, order_of
+from bucketlake.lsm.engines.rules import engine_of, order_of, removing_kinds
 from bucketlake.lsm.key_run import ABSENT, KeyRun, Keys
 from bucketlake.lsm.merge import sort_and_merge
 from bucketlake.ops.key_index.cross_partition import KEY_DYNAMIC_TOTAL, repartitioned
-from bucketlake.ops.key_index.key_scan import PlaceNumbers, delta_since, file_rows, key_fields, look_up, written_keys
+from bucketlake.ops.key_index.key_scan import (
+    PlaceNumbers,
+    delta_since,
+    file_rows,
+    key_fields,
+    last_states,
+    look_up,
+    written_keys,
+)
 from bucketlake.ops.rewrite.rebucket import renumbered
 from bucketlake.ops.rows.assign import Codes
 from bucketlake.ops.rows.incoming import DELETE
@@ -150,16 +159,28 @@ class _Settling:
         parts: list[pa.RecordBatch] = []
         for message in messages:
             place = (message.partition, message.bucket)
+            asked = self._living(message) if self.replaced is not None else theirs
             for rows in (rows for file in message.new_files for rows in file_rows(self.store, place, file)):
                 keys, columns = Keys.of(rows, fields), rows.select(names)
-                if theirs is not None and not (message.received and self._is_cleared(message)):
-                    hit = theirs.rows_of(keys) >= 0
+                if asked is not None and not (message.received and self._is_cleared(message)):
+                    hit = asked.rows_of(keys) >= 0
                     keys, columns = keys.take(hit), columns.filter(pa.array(hit))
                 own.setdefault(place, []).append(keys)
                 parts.append(columns)
         whole = pa.concat_batches(parts)
         first = Keys.of(whole, fields).distinct()[1]
         return {place: Keys.all_of(found) for place, found in own.items()}, whole.take(pa.array(first))
+
+    def _living(self, message: CommitMessage) -> KeyRun:
+        """The keys of which a message brings a row: what an overwrite, or a clone, holds of keys that were deleted
+        takes none away from a partition that it does not replace."""
+        place, removes = (message.partition, message.bucket), removing_kinds(self.store.options)
+        at_once = {(place, file.file_name): 0 for file in message.new_files}
+        keys, alive = last_states(
+            self.store, place, message.new_files, partial(np.isin, test_elements=removes), at_once
+        )
+        living = keys.take(alive)
+        return KeyRun.of(living, np.zeros(len(living), np.int32))
 
     def _elsewhere(self, own: Mapping[BucketKey, Keys], found: KeyRun) -> KeyRun:
         """Of the keys found those that this write has no row for in the place where they lie."""
