@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -87,6 +88,13 @@ def test_reserved_words_are_left_to_spark(classic: Lake, monkeypatch: pytest.Mon
         assert seen == [False, True]
     finally:
         classic.spark.conf.unset(key)
+
+
+def test_only_the_letters_and_spaces_of_spark() -> None:
+    frames: Any = {"t0": None}
+    session: Any = None
+    for text in ("\u017felect k FROM {t0} AS `t`", "SELECT\u00a0k FROM {t0} AS `t`", "SELECT k FROM {t0} AS `t`\x0b"):
+        assert projection.projected(session, text, frames) is None
 
 
 def test_what_spark_refuses_is_told_of_the_statement(classic: Lake) -> None:

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 _QUOTED = r"`(?:[^`{}]|``)+`"
 _NAME = rf"(?:[A-Za-z_][A-Za-z0-9_]*|{_QUOTED})"
+_GAP, _ANY = r"[ \t\r\n]+", r"[ \t\r\n]*"  # of the spaces that there are, those of Spark's lexer
 _PLAIN = re.compile(
-    rf"\s*SELECT\s+(?P<columns>\*|{_NAME}(?:\s*,\s*{_NAME})*)\s+FROM\s+\{{t0\}}\s+AS\s+`(?P<table>(?:[^`{{}}]|``)+)`"
-    r"(?:\s+LIMIT\s+(?P<limit>[0-9]{1,9}))?[\s;]*",
-    re.IGNORECASE,
+    rf"{_ANY}SELECT{_GAP}(?P<columns>\*|{_NAME}(?:{_ANY},{_ANY}{_NAME})*){_GAP}FROM{_GAP}\{{t0\}}"
+    rf"{_GAP}AS{_GAP}`(?P<table>(?:[^`{{}}]|``)+)`(?:{_GAP}LIMIT{_GAP}(?P<limit>[0-9]{{1,9}}))?[ \t\r\n;]*",
+    re.IGNORECASE | re.ASCII,
 )
 _MOST_NAMES = 50  # each costs a call
 

@@ -117,7 +117,7 @@ def run(
     text_of, values_of = (bound if frames else statement), dict[str, Any](frames)
     if given is not None:
         text_of, values_of = given.bound(text_of, frames)
-    if given is None:
+    else:
         found = None if args else projected(lake.spark, bound, frames)
         found = named_query(lake.spark, bound, args, frames, titles) if found is None else found
         if found is not None:

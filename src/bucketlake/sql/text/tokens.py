@@ -103,7 +103,7 @@ def _tokens(text: str) -> tuple[Token, ...]:
 
 @lru_cache(maxsize=1024)
 def is_name(word: str) -> bool:
-    """Whether a word is a name wherever it stands: no statement has it for a keyword."""
+    """Whether a word is no keyword of sqlglot's, which knows those of Spark that can begin an expression."""
     return [token.token_type for token in _Tokenizer(Spark()).tokenize(word)] == [TokenType.VAR]
 
 
