@@ -21,7 +21,6 @@ from bucketlake.ops.change.append_rows import Means, change_rows, found_here
 from bucketlake.ops.change.row_conflicts import MergeRead
 from bucketlake.ops.commit.analyze import commit_statistics
 from bucketlake.ops.rows.global_index import KINDS as INDEXES
-from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import prepare_write
 from bucketlake.ops.write.write import write_batches
@@ -97,15 +96,7 @@ def create(storage: Any, clock: Any, kind: Kind, options: Mapping[str, str]) -> 
 
 @dataclass
 class RichWorld(World):
-    """Rows as (number of a, number of b); of an update what it sets. `back`: rows of append tables that an old state
-    brought back: a change that began when they were gone does not find them, wherever it is committed."""
-
-    back: set[Key] = field(default_factory=set)
-
-    def note(self, name: Any, base: Snapshot | None, made: Snapshot, changes: Changes, now: int) -> None:
-        super().note(name, base, made, changes, now)
-        if base is not None and HERE.what and HERE.what[0] == "restore" and self.kind.engine == "append":
-            self.back |= self.rows[made.uuid or ""].keys() - self.rows[base.uuid or ""].keys()
+    """Rows as (number of a, number of b); of an update what it sets."""
 
     def after(self, state: Any, operation: str, what: Any) -> Any:
         if operation == "update":
@@ -126,10 +117,8 @@ class RichWorld(World):
             rows = Table(store, "t").to_arrow(**travel).to_pylist()
         except NotFoundError as error:
             raise AssertionError(f"{where}: {error}") from error
-        known = [row for row in rows if (row["pt"], row["k"]) not in self.back]
-        seen = Counter(repr((row["pt"], row["k"], row["a"], plain(row["b"]))) for row in known)
-        told = self.rows[found.uuid or ""]
-        wanted = self.cells({key: row for key, row in told.items() if key not in self.back})
+        seen = Counter(repr((row["pt"], row["k"], row["a"], plain(row["b"]))) for row in rows)
+        wanted = self.cells(self.rows[found.uuid or ""])
         assert seen == wanted, f"{where}: lost {wanted - seen}, too many {seen - wanted}"
 
 

@@ -185,16 +185,27 @@ class World:
                 if not self.doubtful.isdisjoint({told, base and base.uuid}):
                     self.doubtful.add(made.uuid or "")
                 return
-            if operation in ("expire", "clone"):
+            if operation in ("update", "delete") and self.kind.engine == "append":
+                told = self._found(operation, told)
+            elif operation in ("expire", "clone"):
                 told = self._told(operation, told, changes.table, times, made)
             elif operation in ("append", "replace", "merge"):
                 times = {**times, **{key[0]: now for key in told}}
-            elif operation == "delete":  # a partition is as old as the files that are left
+            if operation == "delete":  # a partition is as old as the files that are left
                 times = {**times, **{PARTITIONS[e.partition]: 0 for e in changes.table if e.kind == FileKind.DELETE}}
             before = self.after(before, operation, told)
         self.rows[made.uuid or ""], self.written[made.uuid or ""] = before, times
         if base is not None and base.uuid in self.doubtful:
             self.doubtful.add(made.uuid or "")
+
+    def _found(self, operation: str, told: Any) -> Any:
+        """What a change of an append table means: rows that came, or came back, behind the snapshot that it was planned
+        on are not changed."""
+        planned_on = HERE.planned_on
+        rows = {} if planned_on is None else self.rows[planned_on.uuid or ""]
+        keys, *values = told if operation == "update" else (told,)
+        found = {key for key in rows if key in keys or key[1] in keys}
+        return (found, *values) if operation == "update" else found
 
     def _told(
         self, operation: str, told: Any, table: Sequence[ManifestEntry], times: Mapping[int, int], made: Snapshot

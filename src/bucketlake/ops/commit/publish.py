@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from bucketlake.env.storage import Buffered
 from bucketlake.errors import (
@@ -32,7 +32,7 @@ from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.draft import Drafts, Request, Scratch
 from bucketlake.ops.commit.outcome import Outcome, owned
 from bucketlake.ops.commit.partition_changes import partition_changes
-from bucketlake.ops.commit.strays import Standing, is_open, remove_from_gone, remove_stray, standing
+from bucketlake.ops.commit.strays import Standing, is_open, remove_from_gone, standing, take_back
 from bucketlake.ops.commit.telling import tell_committed, tell_failed
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import Changes
@@ -225,10 +225,22 @@ class Publisher:
             if found is Standing.LIVES:
                 return
             if found is Standing.STRAY:
-                remove_stray(self._store, snapshot)
-                raise _unknown(snapshot, name, f"{_BASE_GONE}, and what was published on it is taken back")
+                self._take_back(snapshot, name)
             raise _unknown(snapshot, name, f"{_BASE_GONE}: whether the table holds what was published cannot be told")
         raise _unknown(snapshot, name)
+
+    def _take_back(self, snapshot: Snapshot, name: CommitName) -> NoReturn:
+        """Say that the snapshot is taken back once it is: others go on from it for as long as it stands there."""
+        for tried in range(self._store.options.get("commit.max-retries") + 1):
+            try:
+                take_back(self._store, snapshot)
+            except StorageError:
+                self._pause(tried)
+                continue
+            raise _unknown(snapshot, name, f"{_BASE_GONE}, and what was published on it is taken back")
+        raise _unknown(
+            snapshot, name, f"{_BASE_GONE}, and the storage did not let what was published on it be taken back"
+        )
 
     def _stay_in_table(self, snapshot: Snapshot, name: CommitName) -> None:
         """A table that was dropped or renamed meanwhile, or a branch, is not brought back, and one of its name that was

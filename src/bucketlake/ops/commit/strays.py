@@ -9,6 +9,7 @@ its beginning without anything standing on it. No reader of the newest snapshot 
     strays(store, ids)                     ids below the history
     unsettled(store)                       where writers are about to take back what they put above a rollback
     remove_stray(store, snapshot)          take one's name away, if it is still that one
+    take_back(store, snapshot)             the same by its own writer, with what others have made on it
     is_open(store)                         whether the table (or branch) that was opened is still in its place
     remove_from_gone(store, snapshot)      take what was put into the place of one that is not away
 
@@ -134,14 +135,40 @@ def unsettled(store: Store) -> int | None:
 
 
 def remove_stray(store: Store, snapshot: Snapshot) -> None:
-    """Take the name away, best effort, unless another snapshot has it by now. Its files are orphans."""
-    with suppress(BucketlakeError):
-        try:
-            found = store.find_snapshot(snapshot.id)
-        except CorruptError:
-            return
-        if found is not None and found.uuid == snapshot.uuid:
-            store.env.storage.delete(store.paths.snapshot(snapshot.id))
+    """Take the name away, unless another snapshot has it by now. Its files are orphans. Errors: StorageError."""
+    found = _readable(store, snapshot.id)
+    if found is not None and found.uuid == snapshot.uuid:
+        store.env.storage.delete(store.paths.snapshot(snapshot.id))
+
+
+def take_back(store: Store, snapshot: Snapshot) -> None:
+    """As `remove_stray`, by its writer. So go, from below, young snapshots that others have made on it: they came while
+    a rollback ran, and go with it. Errors: StorageError; called again, it goes on."""
+    since = store.env.clock.now_millis() - SETTLED
+    at: Snapshot | None = snapshot
+    while at is not None:
+        remove_stray(store, at)
+        following = _readable(store, at.id + 1)
+        young = following is not None and min(at.time_millis, following.time_millis) > since
+        at = following if young and following is not None and _can_be_seen(store, at, following) else None
+    hint = store.hint(store.paths.latest_hint)
+    if hint is not None and hint > snapshot.id and not store.has_snapshot(hint):
+        store.env.storage.delete(store.paths.latest_hint)  # Apache Paimon goes by it
+
+
+def _readable(store: Store, number: int) -> Snapshot | None:
+    try:
+        return store.find_snapshot(number)
+    except CorruptError:
+        return None
+
+
+def _can_be_seen(store: Store, left: Snapshot, right: Snapshot) -> bool:
+    """As `stands_on`; False where lists are gone or damaged, too."""
+    try:
+        return stands_on(store, left, right)
+    except (NotFoundError, CorruptError):
+        return False
 
 
 def is_open(store: Store) -> bool:
@@ -157,7 +184,8 @@ def is_open(store: Store) -> bool:
 def remove_from_gone(store: Store, snapshot: Snapshot) -> None:
     """Take a snapshot's name and its hints away from where a table or branch was, and the folders if nothing else is in
     them; best effort. Its files are orphans."""
-    remove_stray(store, snapshot)
+    with suppress(BucketlakeError):
+        remove_stray(store, snapshot)
     paths, storage = store.paths, store.env.storage
     for path in (paths.latest_hint, paths.earliest_hint):
         with suppress(BucketlakeError):

@@ -37,6 +37,7 @@ from bucketlake.ops.commit.conflicts import CommitName, row_range
 from bucketlake.ops.commit.manifests import write_manifests
 from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.commit.schemas import refuse_leaving_pending, refuse_other_merges
+from bucketlake.ops.commit.strays import take_back
 from bucketlake.ops.refs.success import unmark_tag
 from bucketlake.ops.refs.tags import (
     create_tag,
@@ -349,7 +350,10 @@ def rollback_as_latest(store: Store, target: Snapshot, tagged: bool = False) -> 
         create_tag_of(store, name, target)
     user = f"rollback-to-as-latest-{store.env.clock.new_uuid()}"
     try:
-        return _restoring(store, target, user)
+        done = _restoring(store, target, user)
+        with already_done("the old state is published", "look for it before doing so again", snapshot=done.id):
+            _require_held(store, target, done)
+        return done
     except BaseException:
         if not tagged and not _may_have_come(store, user):
             with suppress(StorageError, NotFoundError):
@@ -363,10 +367,7 @@ def _restoring(store: Store, target: Snapshot, user: str) -> Snapshot:
     ours = {entry.file.file_name: entry for entry in store.index_manifest(target)}
 
     def plan(view: View) -> Changes:
-        if not is_held(store, target, ""):  # a rollback took it and its tags: its files are orphans, and may go
-            raise NotFoundError(
-                "the snapshot was taken away by a rollback meanwhile", table=store.paths.root, snapshot=target.id
-            )
+        _require_held(store, target)
         live = {entry_key(entry): entry for entry in view.entries(None)}
         missing = wanted.keys() - live.keys()
         # What is pending goes by the snapshot that brought it: all of a partition comes anew, or nothing of it.
@@ -383,6 +384,17 @@ def _restoring(store: Store, target: Snapshot, user: str) -> Snapshot:
 
     request = Request(CommitName(0, user, BATCH_COMMIT_IDENTIFIER, CommitKind.OVERWRITE), plan, restores=True)
     return Publisher(store).publish(request)
+
+
+def _require_held(store: Store, target: Snapshot, done: Snapshot | None = None) -> None:
+    """NotFoundError where a rollback took the target and its tags away: its files are orphans, and may go. `done`: what
+    was published meanwhile, which is taken back."""
+    if not is_held(store, target, ""):
+        if done is not None:
+            take_back(store, done)
+        raise NotFoundError(
+            "the snapshot was taken away by a rollback meanwhile", table=store.paths.root, snapshot=target.id
+        )
 
 
 def _only(store: Store, live: Sequence[ManifestEntry]) -> Callable[[ManifestFile], Sequence[ManifestFile]]:
