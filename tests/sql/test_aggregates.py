@@ -24,6 +24,7 @@ def check(lake: Lake, table: str, cases: list[Case]) -> None:
         if not metadata:
             assert rows(lake, text) == expected, text
     files = [path for path in Path(lake.table(table).path).rglob("data-*") if path.is_file()]
+    lake.kept.cache.clear()
     hidden = [path.rename(path.with_name(f".{path.name}")) for path in files]
     try:
         for text, expected, metadata in cases:

@@ -40,7 +40,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
     for name in ("t", "u"):
         catalog.create_table(f"db.{name}", pa.schema([("id", pa.int64()), ("n", pa.int32()), ("s", pa.string())]))
     monkeypatch.setattr(names, "is_temp_view", lambda lake, name: False)
-    monkeypatch.setattr(query, "pruned", lambda spark, table, selection, need: (table.name, need))
+    monkeypatch.setattr(query, "pruned", lambda spark, table, selection, need, *_: (table.name, need))
     found = Lake(_Session(), catalog)  # type: ignore[arg-type]
     found.current_database = "db"
     return found
@@ -158,7 +158,7 @@ def test_every_use_of_a_table_reads_one_snapshot(lake: Lake, monkeypatch: pytest
     table = lake.catalog.table("db.t")
     seen: list[Any] = []
 
-    def pruned(spark: Any, table: Any, selection: Any, need: Need) -> Any:
+    def pruned(spark: Any, table: Any, selection: Any, need: Need, *_: Any) -> Any:
         row = pa.Table.from_pylist([{"id": 1, "n": 2, "s": "x"}], table.arrow_schema)
         lake.catalog.table("db.t").write_arrow(row)  # another writer, meanwhile
         seen.append(selection.snapshot)

@@ -84,7 +84,7 @@ def test_generated_conditions(filled: Lake, monkeypatch: pytest.MonkeyPatch, ans
     spark.conf.set("spark.sql.session.timeZone", zone)
     needs: list[reader.Need] = []
     nothing = filled.table(f"db.{KINDS[0]}").read(where="false")
-    monkeypatch.setattr(query, "pruned", lambda spark, table, selection, need: needs.append(need) or nothing)
+    monkeypatch.setattr(query, "pruned", lambda spark, table, selection, need, *_: needs.append(need) or nothing)
     tables = {kind: filled.catalog.table(f"db.{kind}") for kind in KINDS}
     held = {kind: set(ids(table.to_arrow(columns=["id"]))) for kind, table in tables.items()}
     wrong, pushed, understood = [], 0, 0

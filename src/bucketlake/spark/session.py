@@ -34,6 +34,7 @@ from bucketlake.spark.maintainer import maintain_lake
 from bucketlake.spark.merge.builder import MergeBuilder
 from bucketlake.spark.quiet import announce, is_interactive, java_settings, quiet_java, quiet_queries
 from bucketlake.spark.raised import in_one_process, told_as_ours
+from bucketlake.spark.read.kept import KeptFrames
 from bucketlake.spark.settings import LISTED, settings_of
 from bucketlake.spark.table import LakeTable
 from bucketlake.values import dataclass
@@ -66,7 +67,7 @@ class Saving:
 
 _NAMES = {"read": "lake.read_table(name)", "load": "lake.table(name)", "write": "lake.write_table(frame, name)"}
 _NOT_OFFERED = frozenset(  # by completion: what statements leave here for each other
-    ("cached", "catalog_names", "default_database", "in_spark_catalog", "nothing", "other_catalogs", "working")
+    ("cached", "catalog_names", "default_database", "in_spark_catalog", "kept", "nothing", "other_catalogs", "working")
 )
 GIB = 1 << 30
 
@@ -99,6 +100,11 @@ class Lake:
     def nothing(self) -> DataFrame:
         """No rows of no columns: what a statement returns that yields none."""
         return self.spark.createDataFrame([], "result string").select()
+
+    @cached_property
+    def kept(self) -> KeptFrames:
+        """Frames of small tables that queries read again."""
+        return KeptFrames(self.spark)
 
     def tables(self, database: str | None = None) -> list[str]:
         """`db.t` of every table of the warehouse, or of one database, sorted, as `table` takes them. NotFoundError

@@ -41,6 +41,7 @@ from bucketlake.spark.conform import char_columns
 from bucketlake.spark.instants import as_shown, known_part, shown
 from bucketlake.spark.read import filtered as live
 from bucketlake.spark.read import hidden, metadata, native, placed
+from bucketlake.spark.read.kept import KeptFrames
 from bucketlake.spark.read.united import united
 from bucketlake.spark.settings import condition_of, substituted
 from bucketlake.spark.types import quoted, spark_schema
@@ -115,14 +116,16 @@ class Need:
     limit: int | None = None
 
 
-def pruned(spark: SparkSession, table: Table, selection: Selection, need: Need) -> DataFrame:
+def pruned(
+    spark: SparkSession, table: Table, selection: Selection, need: Need, kept: KeptFrames | None = None
+) -> DataFrame:
     """At least the rows that are needed of what `Table.as_of` selected, with just these columns: who asks filters and
-    limits them."""
+    limits them. `kept`: the session's, where the same rows may be asked for again."""
     if isinstance(table.view, SystemTable):
         return metadata.read(spark, table, need.columns, need.predicate, need.limit if need.predicate is None else None)
     if selection.span is not None and selection.span.rescaled:
         return _told_apart(spark, table, selection, need)
-    return _shown(spark, table, need, _plan(table, selection, need))
+    return _shown(spark, table, need, _plan(table, selection, need), kept)
 
 
 def few_values(
@@ -210,11 +213,11 @@ def _plan(table: Table, selection: Selection, need: Need) -> Plan:
     return found
 
 
-def _shown(spark: SparkSession, table: Table, need: Need, found: Plan) -> DataFrame:
-    return shown(_stored(spark, table, need, found), table.schema.fields, table.options)
+def _shown(spark: SparkSession, table: Table, need: Need, found: Plan, kept: KeptFrames | None = None) -> DataFrame:
+    return shown(_stored(spark, table, need, found, kept), table.schema.fields, table.options)
 
 
-def _stored(spark: SparkSession, table: Table, need: Need, found: Plan) -> DataFrame:
+def _stored(spark: SparkSession, table: Table, need: Need, found: Plan, kept: KeptFrames | None = None) -> DataFrame:
     """The rows of a plan, CHAR as it is stored."""
     wanted = column_names(table.schema, need.columns)
     row_view = table.view if isinstance(table.view, RowView) else None
@@ -222,7 +225,7 @@ def _stored(spark: SparkSession, table: Table, need: Need, found: Plan) -> DataF
     asked = frozenset(wanted) if exact is None else columns_of(exact).union(wanted)
     needed = tuple(name for name in table.schema.field_names if name in asked)
     scans = [(_Scan(store, needed, exact, row_view), part) for store, part in found.parts(table.store)]
-    frame = united(_frame(spark, scan, part) for scan, part in scans)
+    frame = united(_frame(spark, scan, part, kept) for scan, part in scans)
     if all(_is_small(scan, part) for scan, part in scans):
         read_tags.release(table.store, found)  # the rows are here
     return frame if list(needed) == wanted else frame.select(*[quoted(name) for name in wanted])
@@ -295,10 +298,10 @@ class _Scan:
                 yield from self.split_batches(split)
 
 
-def _frame(spark: SparkSession, scan: _Scan, plan: Plan) -> DataFrame:
+def _frame(spark: SparkSession, scan: _Scan, plan: Plan, kept: KeptFrames | None = None) -> DataFrame:
     plan = _of_columns(scan, plan)
     if _is_small(scan, plan):
-        return _in_driver(spark, scan, plan.splits)
+        return _in_driver(spark, scan, plan.splits, kept)
     raw: list[native.FileAt] = []
     marked: list[Split] = []
     merged: list[Split] = []
@@ -383,10 +386,16 @@ def _is_small(scan: _Scan, plan: Plan) -> bool:
     return key_values(scan.predicate, keys) is not None
 
 
-def _in_driver(spark: SparkSession, scan: _Scan, splits: Sequence[Split]) -> DataFrame:
-    batches = parallel(lambda split: list(scan.split_batches(split)), splits)
-    data = pa.Table.from_batches([batch for found in batches for batch in found], arrow_layout(scan.fields))
-    frame = framed(spark, data, spark_schema(scan.fields))
+def _in_driver(spark: SparkSession, scan: _Scan, splits: Sequence[Split], kept: KeptFrames | None = None) -> DataFrame:
+    def rows() -> pa.Table:
+        batches = parallel(lambda split: list(scan.split_batches(split)), splits)
+        return pa.Table.from_batches([batch for found in batches for batch in found], arrow_layout(scan.fields))
+
+    schema = spark_schema(scan.fields)
+    if kept is None:
+        frame = framed(spark, rows(), schema)
+    else:
+        frame = kept.frame(scan.store.env.storage, (scan, tuple(splits)), rows, schema)
     # Of rows in its plan Spark works a filter out at once, before it makes sets of lists: value by value, for each row.
     listed = 0 if scan.predicate is None else longest_list(scan.predicate)
     return frame.coalesce(1) if listed > LONG_LIST else frame

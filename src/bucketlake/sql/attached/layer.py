@@ -41,7 +41,8 @@ class Layer:
         """Attach a session that goes with this one's: the tables and names of `lake`, through that session."""
         own = copy(lake)
         own.spark, own.cached = session, {}
-        vars(own).pop("nothing", None)  # a frame of the other session
+        for frames in ("kept", "nothing"):  # of the other session
+            vars(own).pop(frames, None)
         layer = Layer(own, self.catalog, self.frame, self.kind)
         own.working = layer.inside
         session.__class__ = self.kind(layer)

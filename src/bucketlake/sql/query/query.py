@@ -288,7 +288,7 @@ def _frames(
                 wanted = Wanted(need.columns, extra[reference.start], need.predicate, elsewhere)
                 frames[plans[key]] = hidden_read(lake.spark, table, selection, wanted)
             else:
-                frames[plans[key]] = pruned(lake.spark, table, selection, need)
+                frames[plans[key]] = pruned(lake.spark, table, selection, need, lake.kept)
         chosen.append(plans[key])
     return frames, chosen
 
