@@ -164,9 +164,9 @@ def _readable(store: Store, number: int) -> Snapshot | None:
 
 
 def _can_be_seen(store: Store, left: Snapshot, right: Snapshot) -> bool:
-    """As `stands_on`; False where lists are gone or damaged, too."""
+    """As `_was_made_on`; False where manifests are gone or damaged, too."""
     try:
-        return stands_on(store, left, right)
+        return _was_made_on(store, left, right)
     except (NotFoundError, CorruptError):
         return False
 
