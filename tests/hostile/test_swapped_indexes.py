@@ -1,4 +1,5 @@
-"""Hash indexes that lie at other buckets than their own: no change of a row is looked up in them."""
+"""Indexes of which their manifest says what is not so: hash indexes that lie at other buckets than their own, in which no
+change of a row is looked up, sorted ones of which nothing is known."""
 
 from __future__ import annotations
 
@@ -47,3 +48,17 @@ def test_indexes_of_two_buckets_that_are_swapped_are_named(tmp_path: Path, chang
     table.refresh().write_arrow(rows(range(10), "c"), mode="overwrite")  # as the error says
     change(table.refresh())
     assert len(read(table)) in (9, 10) and len({key for key, _ in read(table)}) == len(read(table))
+
+
+def test_a_sorted_index_of_which_nothing_is_recorded_is_named_by_its_path(tmp_path: Path) -> None:
+    options = {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
+    table = bucketlake.open(tmp_path).create_table("t", SCHEMA, [], [], options)
+    table.write_arrow(rows(range(10), "a"))
+    table.create_global_index("k", "bitmap")
+    (entry,) = indexes(table)
+    forged = replace(entry, file=replace(entry.file, global_index={**entry.file.global_index, "_INDEX_META": b""}))
+    put(table, replace(newest(table), index_manifest=write_index_manifest(table.store, [forged])))
+    path = table.store.paths.index_path(entry.partition, entry.bucket, entry.file)
+    with pytest.raises(CorruptError, match=rf"path={path}.*drop the index"):
+        table.refresh().to_arrow("k = 'key number 3'")
+    assert table.with_options({"global-index.enabled": "false"}).to_arrow("k = 'key number 3'").num_rows == 1

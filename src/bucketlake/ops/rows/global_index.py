@@ -39,6 +39,7 @@ KINDS = (BTREE, BITMAP)
 MOST_FILES = 1000  # index files that one condition asks
 ONE_BLOCK = 64 << 10  # bytes of an index file, which are read whatever they save
 FEW_BYTES = 1 << 20  # that are read where the data files are as large
+_REMEDY = "drop the index, or set 'global-index.enabled' = 'false'"
 SHARE = 8  # of so many bytes of data files, one of an index file is read
 
 
@@ -260,7 +261,7 @@ class _Spans:
 
     def covered(self, entries: Sequence[IndexEntry], field: DataField) -> Mask:
         """Whether indexes of a column cover all rows of a group, and speak of the values that it has now."""
-        snapshots = {entry.file.file_name: _snapshot(entry) for entry in entries}
+        snapshots = {entry.file.file_name: _snapshot(self.store, entry) for entry in entries}
         changed, alone = self._changed(field.id)
         result = np.zeros(len(self.starts), np.bool_)
         for snapshot in {known for known in snapshots.values() if known is not None}:
@@ -299,10 +300,10 @@ class _Spans:
         return found
 
 
-def _snapshot(entry: IndexEntry) -> int | None:
+def _snapshot(store: Store, entry: IndexEntry) -> int | None:
     """The snapshot whose rows an index file names, if that is known."""
-    known = entry.file.global_index or {}
-    with decoding("not what is recorded of a sorted index", entry.file.file_name):
+    path, known = store.paths.index_path(entry.partition, entry.bucket, entry.file), entry.file.global_index or {}
+    with decoding("not what is recorded of a sorted index", path, remedy=_REMEDY):
         return Recorded.of(known.get("_INDEX_META") or b"").snapshot
 
 
@@ -316,7 +317,7 @@ def _ids(store: Store, entry: IndexEntry, asked: Asked, most: int) -> Iterator[I
     first, end = range_of(entry.file)
     kind = asked.field.type
     what = f"not a {entry.file.index_type} index file"
-    with decoding(what, path, remedy="drop the index, or set 'global-index.enabled' = 'false'"):
+    with decoding(what, path, remedy=_REMEDY):
         recorded = Recorded.of(known.get("_INDEX_META") or b"")
         spans, nulls = recorded.met(asked.spans, kind), asked.nulls and recorded.has_nulls
         if not spans and not nulls:
