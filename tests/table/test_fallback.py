@@ -134,3 +134,41 @@ def test_a_table_without_partitions_is_one_partition(tmp_path: Path) -> None:
     assert catalog.table("db.t").to_arrow()["id"].to_pylist() == [1, 2]
     catalog.table("db.t").write_arrow({"id": [3]})
     assert catalog.table("db.t").to_arrow()["id"].to_pylist() == [3]
+
+
+def _keyed(folder: Path, options: dict[str, str]) -> bucketlake.Catalog:
+    """A table `db.t` with a primary key and these options, and its branch `b`, an append table."""
+    catalog = bucketlake.open(str(folder))
+    catalog.create_database("db")
+    fields = [pa.field("pt", pa.int32(), nullable=False), pa.field("k", pa.int32(), nullable=False)]
+    table = catalog.create_table("db.t", pa.schema([*fields, SCHEMA.field("v")]), ["pt"], ["pt", "k"], options)
+    table.create_branch("b")
+    table.refresh().alter(SetOption("scan.fallback-branch", "b"))
+    return catalog
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"bucket": "1", "deletion-vectors.enabled": "true", "write-only": "true"},
+        {"bucket": "1", "merge-engine": "first-row", "write-only": "true"},
+        {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false"},
+    ],
+)
+def test_a_partition_whose_rows_no_read_sees_yet_is_the_other_branchs(tmp_path: Path, options: dict[str, str]) -> None:
+    catalog = _keyed(tmp_path, options)
+    rows = pa.table({"pt": [1, 2], "k": [1, 1], "v": ["side", "side"]}, catalog.table("db.t").arrow_schema)
+    catalog.table("db.t$branch_b").write_arrow(rows)
+    catalog.table("db.t$branch_b").with_options({"write-only": "false"}).compact(full=True)
+    own = [row | {"pt": row["pt"] + 1, "v": "own"} for row in rows.to_pylist()]
+    catalog.table("db.t").write_arrow(pa.Table.from_pylist(own, rows.schema))
+
+    def seen() -> list[tuple[Any, ...]]:
+        return sorted(tuple(row.values()) for row in catalog.table("db.t").to_arrow().to_pylist())
+
+    assert seen() == [(1, 1, "side"), (2, 1, "side")]
+    assert [one["pt"] for one in catalog.table("db.t").partitions()] == ["1", "2", "3"]
+    counts = {row["partition"]: row["file_count"] for row in catalog.table("db.t$partitions").to_arrow().to_pylist()}
+    assert counts == {"pt=1": 1, "pt=2": 1, "pt=3": 1}
+    catalog.table("db.t").with_options({"write-only": "false"}).compact(full=True)
+    assert seen() == [(1, 1, "side"), (2, 1, "own"), (3, 1, "own")]

@@ -18,16 +18,17 @@ from typing import Any
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.buckets.postpone import reads_pending
 from bucketlake.ops.scan.chain import CHAIN_KEYS, Chain, chain_of, links, plan_chain
 from bucketlake.ops.scan.incremental import plan_read
-from bucketlake.ops.scan.scan import EntryFilter, Plan, Scan, live_entries
+from bucketlake.ops.scan.scan import EntryFilter, Plan, Scan, live_entries, skips_level_0
 from bucketlake.ops.scan.select import TRAVEL_KEYS, Selection, select_snapshot, time_of
 from bucketlake.ops.scan.system_tables import RowView
 from bucketlake.ops.table.newest import newest_schema
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.tree import restrict
 from bucketlake.schema.column_options import under_options
-from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.schema import BucketMode, TableSchema
 from bucketlake.schema.validation import refuse_undelivered
 from bucketlake.types.model import DataType
 
@@ -88,9 +89,9 @@ def plan_branches(store: Store, scan: Scan, view: RowView | None = None) -> Plan
     theirs = _narrowed(other, replace(scan, selection=chosen), view)
     own = _narrowed(store, own, view)
     if _is_first(store):
-        theirs = _less(other, theirs, partitions_of(store, own))
+        theirs = _less(other, theirs, read_partitions(store, own))
     else:
-        own = _less(store, own, partitions_of(other, theirs))
+        own = _less(store, own, read_partitions(other, theirs))
     return replace(plan_read(store, own), beside=((other, plan_read(other, theirs)),))
 
 
@@ -108,14 +109,14 @@ def _plan_chained(store: Store, own: Scan, chain: Chain, view: RowView | None) -
         select_snapshot(store)  # no branch was there then, which it says
     whole = _narrowed(snapshots, replace(own, selection=theirs), view)
     changes, own = _narrowed(deltas, replace(own, selection=newest), view), _narrowed(store, own, view)
-    known = partitions_of(store, own)
-    complete = partitions_of(snapshots, whole) - known
+    known = read_partitions(store, own)
+    complete = read_partitions(snapshots, whole) - known
     direct = plan_read(snapshots, replace(whole, partitions=complete)) if complete else Plan(theirs.snapshot, (), ())
-    wanted = partitions_of(deltas, changes) - known - complete
+    wanted = read_partitions(deltas, changes) - known - complete
     if not wanted:
         return replace(plan_read(store, own), beside=((snapshots, direct),))
     earlier, later = (
-        partitions_of(s, replace(scan, where=None)) for s, scan in ((snapshots, whole), (deltas, changes))
+        read_partitions(s, replace(scan, where=None)) for s, scan in ((snapshots, whole), (deltas, changes))
     )
     anchors, merged = plan_chain((snapshots, whole), (deltas, changes), links(deltas, wanted, earlier, later))
     # Two plans of one branch: a scan gives no file's rows in two partitions at once.
@@ -142,12 +143,24 @@ def beside(store: Store, selection: Selection, name: str) -> tuple[Store, Select
 
 def partitions_of(store: Store, scan: Scan) -> frozenset[bytes]:
     """The partitions that have files, of those that the condition on partition columns lets through."""
+    return _partitions(store, scan, EntryFilter())
+
+
+def read_partitions(store: Store, scan: Scan) -> frozenset[bytes]:
+    """Those of `partitions_of` of which this read sees files: a partition that has nothing but level 0, which reads do
+    not see before a compaction, or pending rows, is not there yet."""
+    level = (1 if skips_level_0(store) else 0) if scan.min_level is None else scan.min_level
+    waits = store.schema.bucket_mode is BucketMode.POSTPONE and not reads_pending(store)
+    return _partitions(store, scan, EntryFilter(min_level=level, min_bucket=0 if waits else None))
+
+
+def _partitions(store: Store, scan: Scan, seen: EntryFilter) -> frozenset[bytes]:
     snapshot = scan.selection.snapshot if scan.selection is not None else None
     if snapshot is None:
         return frozenset()
     keys = store.schema.partition_keys
     only = restrict(scan.where, keys) if scan.where is not None and keys else None
-    return frozenset(entry.partition for entry in live_entries(store, snapshot, EntryFilter(partition=only)))
+    return frozenset(entry.partition for entry in live_entries(store, snapshot, replace(seen, partition=only)))
 
 
 def forbid_full_scan(store: Store, found: Plan) -> None:
@@ -183,14 +196,13 @@ def shown_branches(store: Store, selection: Selection) -> list[Shown]:
     order = [(store, selection.snapshot), *((other, chosen.snapshot) for other, chosen in others)]
     if name is not None and not _is_first(store):
         order.reverse()
-    found: list[Shown] = []
-    known: frozenset[bytes] = frozenset()
-    for place, snapshot in order:
-        if snapshot is not None:
-            own = partitions_of(place, Scan(selection=Selection(snapshot)))
-            found.append((place, snapshot, own - known if found else None))
-            known |= own
-    return found
+    places = [(place, snapshot) for place, snapshot in order if snapshot is not None]
+    found = [frozenset[bytes]()] * len(places)
+    for of in (read_partitions, partitions_of):  # what no read sees is shown of the first branch that has it
+        for at, (place, snapshot) in enumerate(places):
+            known = frozenset[bytes]().union(*found)
+            found[at] |= of(place, Scan(selection=Selection(snapshot))) - known
+    return [(place, snapshot, own) for (place, snapshot), own in zip(places, found, strict=True)]
 
 
 def _is_first(store: Store) -> bool:
@@ -201,7 +213,7 @@ def _is_first(store: Store) -> bool:
 def _less(store: Store, scan: Scan, known: frozenset[bytes]) -> Scan:
     if not known:
         return scan
-    return replace(scan, partitions=partitions_of(store, scan) - known)
+    return replace(scan, partitions=read_partitions(store, scan) - known)
 
 
 def _opened(store: Store, name: str) -> Store:
