@@ -20,6 +20,7 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.check.findings import Findings, Place, shown
 from bucketlake.ops.commit.strays import strays
 from bucketlake.ops.table.newest import half_made
+from bucketlake.ops.table.overwritten import read_overwritten
 from bucketlake.ops.table.parallel import parallel
 from bucketlake.ops.table.store import Store
 from bucketlake.paths import MAIN
@@ -244,7 +245,7 @@ def _check_consumers(store: Store, ids: Sequence[int], changelogs: set[int], fin
             continue
         name = info.name.removeprefix("consumer-")
         place = Place(info.path, holder=f"consumer {name}")
-        following = attempted(lambda path=info.path: next_snapshot(store.env.storage.read(path), path))  # type: ignore[misc]
+        following = attempted(lambda path=info.path: next_snapshot(read_overwritten(store.env, path), path))  # type: ignore[misc]
         if isinstance(following, BucketlakeError):
             findings.add("consumer-broken", shown(following), place)
         elif following > (ids[-1] if ids else 0) + 1:

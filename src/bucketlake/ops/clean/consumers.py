@@ -15,6 +15,7 @@ from bucketlake.errors import InvalidError, NotFoundError
 from bucketlake.format.guard import decoding, integer, json_object
 from bucketlake.format.metadata.consumer import CONSUMER_REMEDY
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
+from bucketlake.ops.table.overwritten import read_overwritten
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import pretty_json
 from bucketlake.values import dataclass
@@ -94,7 +95,7 @@ def reset_consumer(store: Store, name: str, following: int | None) -> None:
 
 def _bytes_of(store: Store, path: str) -> bytes | None:
     try:
-        return store.env.storage.read(path)
+        return read_overwritten(store.env, path)
     except NotFoundError:
         return None
 
@@ -156,7 +157,7 @@ def place_of_consumer(store: Store, name: str) -> Place | None:
     """What `advance_consumer` was told; None without such a consumer. CorruptError."""
     path = store.paths.consumer(name)
     try:
-        data = store.env.storage.read(path)
+        data = read_overwritten(store.env, path)
     except NotFoundError:
         return None
     with decoding("not a consumer", path, CONSUMER_REMEDY):

@@ -35,6 +35,7 @@ from bucketlake.ops.table.decoded import (
     manifest_refs,
     while_unchanged,
 )
+from bucketlake.ops.table.overwritten import read_overwritten
 from bucketlake.ops.table.parallel import ahead, at_once, by_cores, parallel
 from bucketlake.ops.table.remedies import tag_remedy
 from bucketlake.options.options import TableOptions
@@ -240,7 +241,7 @@ class Store:
         for name in self.consumer_names():
             path = self.paths.consumer(name)
             with suppress(NotFoundError):
-                found[name] = next_snapshot(self.env.storage.read(path), path)
+                found[name] = next_snapshot(read_overwritten(self.env, path), path)
         return found
 
     def consumer_names(self) -> list[str]:
@@ -286,7 +287,7 @@ class Store:
         """The snapshot that a tag holds, or None. CorruptError with what to do where its file is damaged."""
         path = self.paths.tag(name)
         try:
-            data = self.env.storage.read(path)
+            data = read_overwritten(self.env, path)
         except NotFoundError:
             return None
         try:
