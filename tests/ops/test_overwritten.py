@@ -1,4 +1,4 @@
-"""Consumers and tags that Apache Paimon overwrites, emptied first, while they are read here."""
+"""Consumers, tags and snapshots that Apache Paimon writes in place, emptied first, while they are read here."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def _made(clock: FakeClock) -> Table:
 
 
 @pytest.mark.parametrize("left", [b"", b'{\n  "'])
-@pytest.mark.parametrize("which", ["tag", "consumer"])
+@pytest.mark.parametrize("which", ["tag", "consumer", "snapshot"])
 def test_a_file_that_is_being_overwritten_is_read_again(left: bytes, which: str) -> None:
     clock = FakeClock(on_sleep=lambda: written and written.pop()())
     written: list[Any] = []
     table = _made(clock)
     store = table.store
-    path = store.paths.tag("t") if which == "tag" else store.paths.consumer("c")
+    path = {"tag": store.paths.tag("t"), "consumer": store.paths.consumer("c")}.get(which, store.paths.snapshot(2))
     whole = store.env.storage.read(path)
 
     def overwriting() -> None:
@@ -44,6 +44,7 @@ def test_a_file_that_is_being_overwritten_is_read_again(left: bytes, which: str)
         written.append(lambda: store.env.storage.write(path, whole))
 
     found = [
+        lambda: table.to_arrow().num_rows == 2,
         lambda: [tag.id for tag in store.tags().values()] == [2],
         lambda: [tag.id for tag in store.known_tags().values()] == [2],
         lambda: store.consumers() == {"c": 2},

@@ -134,7 +134,7 @@ class Store:
             return None
         path = self.paths.snapshot(snapshot_id)
         try:
-            data = self.env.storage.read(path)
+            data = read_overwritten(self.env, path)
         except NotFoundError:
             return None
         return _own(decode_snapshot(data, path), snapshot_id, path)
@@ -210,7 +210,7 @@ class Store:
         """
         path = self.paths.changelog(snapshot_id)
         try:
-            data = self.env.storage.read(path)
+            data = read_overwritten(self.env, path)
         except NotFoundError:
             return None
         return _own(decode_snapshot(data, path), snapshot_id, path)
