@@ -514,3 +514,44 @@ def test_errors_of_the_lakes_own_sql_point_at_what_was_written(attached: Lake) -
         with pytest.raises(BucketlakeError) as found:
             call("SELECT nope FROM lake.db.t")
         assert "SELECT nope FROM lake.db.t\n       ^^^^" in str(found.value)
+
+
+def test_temporary_views_hide_no_table_that_is_saved(attached: Lake) -> None:
+    spark = attached.spark
+    spark.sql("USE lake.db")
+    frame = spark.createDataFrame([(1,)], "id INT")
+    for name in ("there", "made", "made_too"):
+        frame.createOrReplaceTempView(name)
+    try:
+        spark.sql("CREATE TABLE db.there (id INT)")
+        frame.write.mode("append").saveAsTable("there")
+        frame.write.saveAsTable("made")
+        frame.writeTo("made_too").create()
+        for name in ("there", "made", "made_too"):
+            assert _rows(attached.read_table(f"db.{name}")) == [(1,)]
+        for add in (frame.writeTo("there").append, lambda: frame.writeTo("there").overwrite("true")):
+            with pytest.raises(AnalysisException, match="VIEW_WRITE_NOT_ALLOWED"):
+                add()
+    finally:
+        for name in ("there", "made", "made_too"):
+            spark.catalog.dropTempView(name)
+
+
+def test_what_is_said_before_insert_into_and_reads(attached: Lake) -> None:
+    spark = attached.spark
+    spark.sql("CREATE TABLE db.t (id INT)")
+    frame = spark.createDataFrame([(1,)], "id INT")
+    for mode in ("ignore", "error", "APPEND"):
+        frame.write.mode(mode).insertInto("db.t")
+    assert spark.table("db.t").count() == 3
+    frame.write.mode("Overwrite").insertInto("db.t")
+    assert spark.table("db.t").count() == 1
+    for key in ("mode", "name", "frame", "self", "limit", "by_position"):
+        for call in (
+            lambda key=key: frame.write.option(key, "1").insertInto("db.t"),
+            lambda key=key: spark.read.option(key, "1").table("db.t"),
+            lambda key=key: spark.readStream.option(key, "1").table("db.t"),
+        ):
+            with pytest.raises(InvalidError, match="no such option|scan.mode"):
+                call()
+    assert spark.table("db.t").count() == 1

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cache, wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bucketlake.catalogs.names import name_of_folder
 from bucketlake.errors import InvalidError, UnsupportedError
@@ -25,14 +25,11 @@ from bucketlake.spark.merge.builder import MergeBuilder
 from bucketlake.spark.raised import told_as_ours
 from bucketlake.spark.session import Saving
 from bucketlake.sql.attached.layer import Layer, layer_of, layers_of
+from bucketlake.sql.attached.said import Said, is_lakes, listed, write_table
 from bucketlake.sql.query.travel import session_options
 from bucketlake.sql.tables.create import LAKE_PROVIDERS
-from bucketlake.sql.tables.foreign import refuse_folder
-from bucketlake.sql.tables.save import check_definition, save
+from bucketlake.sql.tables.save import check_definition
 from bucketlake.sql.text.names import LakeName, target
-
-if TYPE_CHECKING:
-    from bucketlake.spark.session import Lake
 
 _SAID = "_bucketlake_said"
 _OF_SOURCE = frozenset(OWN_OPTIONS) - {READ_CHANGELOG}  # what only the data source knows
@@ -42,51 +39,6 @@ _MEMBERS = ("write", "writeStream", "writeTo", "mergeInto")
 _wrapped: dict[type, tuple[int, dict[str, Any], dict[str, Any]]] = {}  # how often, what was there, what is
 
 Own = Mapping[str, Callable[..., Any]]
-
-
-class Said:
-    """What was said to a reader or writer so far. `about`: the session, or the frame that is written."""
-
-    def __init__(self, about: Any, session: Any) -> None:
-        self.about, self.session = about, session
-        self.options: dict[str, Any] = {}
-        self.calls: dict[str, Any] = {}
-
-    def idle(self) -> list[Layer]:
-        """The attachments that may be meant, the newest first."""
-        return [layer for layer in layers_of(self.session) if not layer.is_busy]
-
-    def find(self, name: str) -> tuple[Layer, LakeName] | None:
-        """The lake table that is there under a name."""
-        found = ((layer, layer.find(name)) for layer in self.idle())
-        return next(((layer, table) for layer, table in found if table is not None), None)
-
-    def to_make(self, name: str) -> tuple[Layer, LakeName] | None:
-        """The lake table that is there under a name, or is to be made."""
-        known = self.find(name)
-        if known is not None:
-            known[0].refuse_format(known[1], self.calls.get("format"))
-        made = ((layer, layer.to_make(name, self.calls.get("format"))) for layer in self.idle())
-        return known or next(((layer, table) for layer, table in made if table is not None), None)
-
-    def at(self, path: Any, format: str | None) -> tuple[Layer, LakeName] | None:
-        """The lake table whose folder a path is, where the format is the lake's and all that was said is of a table."""
-        if not _is_lakes(format or self.calls.get("format")) or "schema" in self.calls:
-            return None
-        found = ((layer, layer.at(path)) for layer in self.idle())
-        return next(((layer, table) for layer, table in found if table is not None), None)
-
-    def refuse_folder(self, path: Any) -> None:
-        """UnsupportedError for a folder of a lake table."""
-        for layer in self.idle():
-            with layer.inside() as lake:
-                refuse_folder(lake, path)
-
-    def refuse(self, *calls: str) -> None:
-        """UnsupportedError for what lake tables do not honour."""
-        for call in calls:
-            if call in self.calls:
-                raise UnsupportedError(f"{call} of a lake table", remedy="the table's own options say how it lies")
 
 
 def attached(item: Any, session: Any, own: Own, about: Any = None) -> Any:
@@ -166,17 +118,13 @@ def _by_source(
 ) -> Any:
     """What Spark makes of a sentence that names no table of the lake: the data source, where a lake's format was said,
     by the name that Spark knows it by."""
-    if len(args) > 1 and _is_lakes(args[1]):
+    if len(args) > 1 and is_lakes(args[1]):
         args = (args[0], FORMAT, *args[2:])
-    elif _is_lakes(named.get("format")):
+    elif is_lakes(named.get("format")):
         named = {**named, "format": FORMAT}
-    elif _is_lakes(said.calls.get("format")):
+    elif is_lakes(said.calls.get("format")):
         base.format(item, FORMAT)
     return theirs(*args, **named)
-
-
-def _is_lakes(format: Any) -> bool:
-    return isinstance(format, str) and format.lower() in LAKE_PROVIDERS
 
 
 def _covered(session: Any, take: Any) -> Any:
@@ -213,9 +161,12 @@ def _read(said: Said, theirs: Callable[[], Any], tableName: str) -> Any:
 
 
 def _listing(told: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a read, its `columns` as a list: an option is text."""
-    columns = told.get("columns")
-    return {**told, "columns": [one.strip() for one in columns.split(",")]} if isinstance(columns, str) else {**told}
+    """Options of a read by their keys, its `columns` as a list: an option is text. InvalidError for one that is none,
+    other arguments of the call among them."""
+    own = {key: told[key] for key in ("columns", "where") if key in told}
+    if isinstance(own.get("columns"), str):
+        own["columns"] = [one.strip() for one in own["columns"].split(",")]
+    return {**option_keys({key: value for key, value in told.items() if key not in own}), **own}
 
 
 def _load(
@@ -238,7 +189,7 @@ def _named_apart(said: Said, path: Any, format: str | None, told: dict[str, Any]
     """The table that the options `catalog`, `database` and `table` name, which are taken out; the folder stands for
     what is not said of the latter two. None without a catalog of an attachment."""
     keys = {key.lower(): key for key in told}
-    if "catalog" not in keys or not _is_lakes(format or said.calls.get("format")):
+    if "catalog" not in keys or not is_lakes(format or said.calls.get("format")):
         return None
     catalog = str(told[keys["catalog"]])
     layer = next((one for one in said.idle() if catalog.lower() in one.lake.catalog_names), None)
@@ -281,7 +232,7 @@ def _store(
     place, told = _place(path, {**said.options, **options})
     found = _named_apart(said, place, format, told) or said.at(place, format)
     if found is None:
-        if not _is_lakes(format or said.calls.get("format")):
+        if not is_lakes(format or said.calls.get("format")):
             said.refuse_folder(place)
         theirs()
         return
@@ -292,7 +243,8 @@ def _store(
         names, frame = table.schema.field_names, said.about
         if goes_by_place(frame.columns, names) and not table.options.get(MERGE_SCHEMA):
             frame = frame.toDF(*names)
-        _write_table(lake, frame, found[1], how, partitionBy or said.calls.get("partitionBy") or (), told)
+        keys = listed(partitionBy or said.calls.get("partitionBy") or ())
+        write_table(lake, frame, Saving(found[1].full, how, keys, options=told))
 
 
 def _store_files(said: Said, theirs: Callable[[], Any], path: Any, *_args: Any, **_named: Any) -> None:
@@ -300,22 +252,12 @@ def _store_files(said: Said, theirs: Callable[[], Any], path: Any, *_args: Any, 
     theirs()
 
 
-def _write_table(lake: Lake, frame: Any, name: LakeName, mode: str, keys: Any, options: Mapping[str, Any]) -> None:
-    """`lake.write_table` by options as Spark's writers have them."""
-    with told_as_ours():
-        save(lake, frame, Saving(name.full, mode, _listed(keys), options=options, spelled=True))
-
-
-def _listed(keys: Any) -> tuple[str, ...]:
-    return (keys,) if isinstance(keys, str) else tuple(keys)
-
-
 def _read_stream(said: Said, theirs: Callable[[], Any], tableName: str) -> Any:
     found = said.find(tableName)
     if found is None:
         return theirs()
     with found[0].inside() as lake:
-        return lake.table(found[1].full).read_stream(**said.options)
+        return lake.table(found[1].full).read_stream(**_listing(said.options))
 
 
 def _load_stream(
@@ -334,7 +276,7 @@ def _load_stream(
     if found is None:
         return theirs()
     with found[0].inside() as lake:
-        return lake.table(found[1].full).read_stream(**told)
+        return lake.table(found[1].full).read_stream(**_listing(told))
 
 
 def _save(
@@ -357,9 +299,9 @@ def _save(
     said.refuse("bucketBy", "sortBy", "clusterBy")
     if "path" in told:
         raise UnsupportedError("a lake table by name at a path", table=found[1].full, remedy="leave the path out")
-    keys = said.calls.get("partitionBy") or ()
+    keys, how = listed(said.calls.get("partitionBy") or ()), str(said.calls.get("mode") or "error")
     with found[0].inside() as lake:
-        _write_table(lake, said.about, found[1], said.calls.get("mode") or "error", keys, told)
+        write_table(lake, said.about, Saving(found[1].full, how, keys, options=told))
 
 
 def _insert(said: Said, theirs: Callable[[], Any], tableName: str, overwrite: bool | None = None) -> None:
@@ -368,11 +310,11 @@ def _insert(said: Said, theirs: Callable[[], Any], tableName: str, overwrite: bo
         theirs()
         return
     said.refuse("partitionBy", "bucketBy", "sortBy", "clusterBy")
-    mode = said.calls.get("mode") or "append"
-    if overwrite is not None:
-        mode = "overwrite" if overwrite else "append"
+    if overwrite is None:  # of a table that is there: every other mode adds, `error` and `ignore` too, as with Spark
+        overwrite = str(said.calls.get("mode")).lower() == "overwrite"
+    mode = "overwrite" if overwrite else "append"
     with found[0].inside() as lake:
-        lake.write_table(said.about, found[1].full, mode, by_position=True, **said.options)
+        write_table(lake, said.about, Saving(found[1].full, mode, by_position=True, options=said.options))
 
 
 def _to_table(said: Said, theirs: Callable[[], Any], tableName: str, *args: Any, **named: Any) -> Any:
@@ -388,7 +330,7 @@ def _start(said: Said, theirs: Callable[[], Any], path: Any = None, *args: Any, 
     found = _named_apart(said, place, None, told) or said.at(place, None)
     if found is not None:
         return _stream_into(found, said, told)
-    if not _is_lakes(told.get("format") or said.calls.get("format")):
+    if not is_lakes(told.get("format") or said.calls.get("format")):
         said.refuse_folder(place)
     return theirs()
 
@@ -407,11 +349,11 @@ def _stream_into(found: tuple[Layer, LakeName], said: Said, told: Mapping[str, A
     with found[0].inside() as lake:
         if not lake.catalog.table_exists(found[1].full):
             rows = lake.spark.createDataFrame([], said.about.schema)
-            _write_table(lake, rows, found[1], "ignore", keys, options)
+            write_table(lake, rows, Saving(found[1].full, "ignore", listed(keys), options=options))
         table, mode = lake.table(found[1].full), calls.get("outputMode") or "append"
-        check_definition(table, Saving(table.name, partition_by=_listed(keys)), options)
+        check_definition(table, Saving(table.name, partition_by=listed(keys)), options)
         stored = {"primary-key": options.get("primary-key"), **table.schema.options}  # what need not be said again
-        own = {key: value for key, value in options.items() if stored.get(key) != option_text(value)}
+        own = option_keys({key: value for key, value in options.items() if stored.get(key) != option_text(value)})
         own |= {"query_name": calls["queryName"]} if calls.get("queryName") else {}
         return table.write_stream(said.about, checkpoint, mode, calls.get("trigger"), **own)
 
@@ -424,10 +366,11 @@ STREAM_WRITER: Own = {"toTable": _to_table, "start": _start}
 
 
 class LakeWriter:
-    """`df.writeTo` of a lake table. `theirs` makes Spark's writer, for a provider that is not the lake's."""
+    """`df.writeTo` of a lake table, `table`: as it was written. `theirs` makes Spark's writer, for a provider that is
+    not the lake's."""
 
-    def __init__(self, said: Said, place: tuple[Layer, LakeName], theirs: Callable[[], Any]) -> None:
-        self._said, self._place, self._theirs = said, place, theirs
+    def __init__(self, said: Said, place: tuple[Layer, LakeName], table: str, theirs: Callable[[], Any]) -> None:
+        self._said, self._place, self._table, self._theirs = said, place, table, theirs
         self._keys: list[str] = []
 
     def using(self, provider: str) -> Any:
@@ -497,14 +440,19 @@ class LakeWriter:
         self._write("overwrite", how)
 
     def _require(self) -> None:
+        """InvalidError for a temporary view's name, NotFoundError where there is no table."""
         layer, name = self._place
-        with layer.inside() as lake:
-            lake.table(name.full)  # NotFoundError
+        with told_as_ours(), layer.inside() as lake:
+            if layer.is_hidden(self._table):
+                remedy = "drop the view, or write the table's name with its database"
+                raise InvalidError("[VIEW_WRITE_NOT_ALLOWED] rows go into tables", view=self._table, remedy=remedy)
+            lake.table(name.full)
 
     def _write(self, mode: str, more: Mapping[str, Any] | None = None) -> None:
         layer, name = self._place
         with layer.inside() as lake:
-            _write_table(lake, self._said.about, name, mode, self._keys, {**self._said.options, **(more or {})})
+            options = {**self._said.options, **(more or {})}
+            write_table(lake, self._said.about, Saving(name.full, mode, tuple(self._keys), options=options))
 
 
 # --------------------------------------------------------------------------------------------------- the frames' class
@@ -568,7 +516,7 @@ def _write_to(theirs: Any) -> Any:
         place = None if said is None else said.to_make(table)
         if said is None or place is None:
             return theirs(self, table)
-        return LakeWriter(said, place, lambda: theirs(self, table))
+        return LakeWriter(said, place, table, lambda: theirs(self, table))
 
     return writeTo
 

@@ -62,16 +62,24 @@ class Layer:
         finally:
             _inside.layers = before
 
-    def find(self, name: str) -> names.LakeName | None:
-        """The lake table that is there under a name, None for what is Spark's: also texts that are no names."""
+    def find(self, name: str, views: bool = True) -> names.LakeName | None:
+        """The lake table that is there under a name, None for what is Spark's: also texts that are no names. Temporary
+        views hide it unless `views` is false."""
         parts = parts_of(name)
         if parts is None:
             return None
         with self.inside() as lake:
+            if len(parts) == 1 and not views and not lake.in_spark_catalog:
+                parts = (lake.current_database, *parts)
             try:
                 return names.find(lake, parts)
             except InvalidError:
                 return None  # of letters that no lake table's name has
+
+    def is_hidden(self, name: str) -> bool:
+        """Whether a temporary view has a name."""
+        with self.inside() as lake:
+            return _is_view(lake, parts_of(name) or ())
 
     def has_view(self, name: str) -> bool:
         """Whether a name is a persistent view's of the lake: one that its catalog stores."""
@@ -81,7 +89,7 @@ class Layer:
         with self.inside() as lake:
             try:
                 place = catalog_views.place_of(lake, parts)
-                hidden = len(parts) == 1 and names.is_temp_view(lake, parts[0])
+                hidden = _is_view(lake, parts)
                 return place is not None and not hidden and catalog_views.find(lake, place) is not None
             except InvalidError:
                 return False
@@ -97,8 +105,9 @@ class Layer:
             return names.of_folder(lake, path)
 
     def to_make(self, name: str, provider: str | None = None) -> names.LakeName | None:
-        """The lake table that something is to be written to, there or not; None where a table of Spark's is meant."""
-        found = self.find(name)
+        """The lake table that something is to be written to, there or not; None where a table of Spark's is meant.
+        Temporary views hide neither."""
+        found = self.find(name, views=False)
         if found is not None:
             return found
         parts = parts_of(name)
@@ -107,7 +116,8 @@ class Layer:
         with self.inside() as lake:
             if len(parts) == 3 and parts[0].lower() not in lake.catalog_names:
                 return None
-            if len(parts) < 3 and (lake.in_spark_catalog or names.is_sparks(lake, parts)):
+            own = (lake.spark.catalog.currentDatabase(), *parts) if _is_view(lake, parts) else parts
+            if len(parts) < 3 and (lake.in_spark_catalog or names.is_sparks(lake, own)):
                 return None
             return names.target(lake, parts)
 
@@ -135,6 +145,10 @@ class Layer:
         if len(parts) == 2:
             return parts[1] if parts[0].lower() in lake.catalog_names else None
         return parts[0] if not lake.in_spark_catalog and lake.catalog.database_exists(parts[0]) else None
+
+
+def _is_view(lake: Lake, parts: tuple[str, ...]) -> bool:
+    return len(parts) == 1 and names.is_temp_view(lake, parts[0])
 
 
 def parts_of(name: Any) -> tuple[str, ...] | None:
