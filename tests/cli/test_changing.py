@@ -46,6 +46,8 @@ def test_rewriting(run: Run, own: str) -> None:
     assert ordered["snapshot"] == 4
     assert run("compact", "db.days", "-p", "day=a", "--json", warehouse=own).status == 0
     assert run("compact", "db.days", "-p", "day", warehouse=own).status == 2
+    for taken in ("full=1", "on_progress=1"):  # arguments of the call, and no options
+        assert "no such option" in run("compact", "db.days", "--option", taken, warehouse=own).err
     assert run("compact", "db.days", "--order", "zorder", warehouse=own).status == 2
     assert run("compact", "db.orders$files", warehouse=own).status == 1
 

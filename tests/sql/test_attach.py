@@ -555,3 +555,5 @@ def test_what_is_said_before_insert_into_and_reads(attached: Lake) -> None:
             with pytest.raises(InvalidError, match="no such option|scan.mode"):
                 call()
     assert spark.table("db.t").count() == 1
+    spark.catalog.createTable("db.made", schema=frame.schema, name="x", frame="y", owner="me")
+    assert attached.table("db.made").schema.options["owner"] == "me"

@@ -18,6 +18,7 @@ from bucketlake.cli.text import clean, count
 from bucketlake.cli.warehouse import OfTable, Where, millis_of, pairs_of
 from bucketlake.errors import InvalidError
 from bucketlake.lazy import lazy
+from bucketlake.options.options import option_keys
 
 if TYPE_CHECKING:
     from bucketlake.cli.shell import running
@@ -79,8 +80,8 @@ class Rewriting(Changing, Where):
         return [pairs_of(one.replace("/", ",").split(","), "--partition") for one in self.partition]
 
     def said_options(self) -> dict[str, str]:
-        """The options said."""
-        return pairs_of(self.option, "--option")
+        """The options said, by their keys; InvalidError for another argument of the call."""
+        return option_keys(pairs_of(self.option, "--option"))
 
     @contextmanager
     def handle(self, found: Table) -> Iterator[Any]:

@@ -14,9 +14,11 @@ from pyspark.sql import catalog as values
 from bucketlake.errors import AlreadyExistsError, BucketlakeError, UnsupportedError
 from bucketlake.spark.instants import shown_type
 from bucketlake.spark.raised import as_sparks
+from bucketlake.spark.session import Saving
 from bucketlake.spark.types import spark_type
 from bucketlake.sql import statements
 from bucketlake.sql.attached.layer import Layer, parts_of, when_idle
+from bucketlake.sql.attached.said import write_table
 
 if TYPE_CHECKING:
     from bucketlake.sql.text.names import LakeName
@@ -208,7 +210,7 @@ class _Answers:
         with self._layer.inside() as lake:
             frame = lake.spark.createDataFrame([], schema)
             given: dict[str, Any] = {**options, **({} if description is None else {"comment": description})}
-            lake.write_table(frame, found.full, "create", (), False, **given)
+            write_table(lake, frame, Saving(found.full, "create", options=given))
             return lake.read_table(found.full)
 
     def createExternalTable(self, tableName: str, *args: Any, **named: Any) -> Any:
