@@ -549,3 +549,12 @@ def test_maps_whose_keys_may_be_null_are_refused_by_their_cause(tmp_path: Path) 
     path.write_bytes(data[:start] + closed(thrift.encode_struct(tree)))
     with pytest.raises(UnsupportedError, match=r"keys of a MAP column may be null.*before 0\.9.*data-0\.parquet"):
         read(path, named(m="MAP<INT, INT>"))
+
+
+@pytest.mark.parametrize("form", ["parquet", "orc", "avro"])
+def test_nulls_in_columns_that_are_not_null_are_refused(tmp_path: Path, form: str) -> None:
+    """Rows that are taken back merge to such, and ORC files with them could not be read by anybody."""
+    fields = [DataField(0, "k", kind("INT NOT NULL")), DataField(1, "v", kind("STRING NOT NULL"))]
+    batch = pa.record_batch([pa.array([1], pa.int32()), pa.array([None], pa.string())], schema=arrow_schema(fields))
+    with pytest.raises(InvalidError, match=r"non-null column\(v\).*ignore-retract"):
+        write(tmp_path / f"f.{form}", fields, batch)

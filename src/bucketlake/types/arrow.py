@@ -48,7 +48,7 @@ def canonical_array(array: pa.Array, target: pa.Field, column: str, *, trusted: 
     converted = _convert(_plain(array), target.type, column, trusted)
     if not target.nullable and converted.null_count:
         raise InvalidError(
-            _null_in(column),
+            null_in(column),
             column=column,
             nulls=converted.null_count,
             remedy="fill or filter the nulls",
@@ -56,7 +56,8 @@ def canonical_array(array: pa.Array, target: pa.Field, column: str, *, trusted: 
     return converted
 
 
-def _null_in(column: str) -> str:
+def null_in(column: str) -> str:
+    """What is said of nulls in a column that is NOT NULL."""
     told = f"Cannot write null to non-null column({column}): null value appeared in non-nullable field"
     return f"[NOT_NULL_ASSERT_VIOLATION] {told}"
 
@@ -338,7 +339,7 @@ def _struct(array: pa.Array, target: pa.DataType, column: str, trusted: bool) ->
             under = pc.and_(child.is_null(), array.is_valid())
             if pc.any(under).as_py():
                 raise InvalidError(
-                    _null_in(name),
+                    null_in(name),
                     column=name,
                     remedy="fill or filter the nulls",
                 )

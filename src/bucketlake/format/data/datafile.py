@@ -31,6 +31,7 @@ from bucketlake.format.data.pieces import open_piece
 from bucketlake.format.guard import check_size, decoding
 from bucketlake.format.metadata.stats import ColumnStats, StatsCollector, StatsMode, limited
 from bucketlake.predicate.tree import Predicate
+from bucketlake.types.arrow import null_in
 from bucketlake.types.encoded import alike, plain, plain_schema
 from bucketlake.types.model import DataField, arrow_schema
 from bucketlake.values import dataclass
@@ -164,13 +165,14 @@ class DataFileWriter:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows in the canonical layout of the file's columns, texts encoded or not. Raises: InvalidError for
-        another layout."""
+        another layout, and for nulls in columns that are NOT NULL, which nobody could read."""
         if not batch.schema.equals(self._schema):
             if not plain_schema(batch.schema).equals(self._schema):
                 raise InvalidError("batch does not have the file's layout", path=self.path, expected=self._schema.names)
             batch = batch if isinstance(self._sink, ParquetSink) else plain(batch)
         if not batch.num_rows:
             return
+        self._refuse_nulls(batch)
         self._pending.append(batch)
         size = batch.nbytes
         self._bytes += size
@@ -178,6 +180,16 @@ class DataFileWriter:
         self.rows += batch.num_rows
         if self._pending_bytes >= self._form.group_bytes:
             self.flush()
+
+    def _refuse_nulls(self, batch: pa.RecordBatch) -> None:
+        for at, item in enumerate(self._schema):
+            if not item.nullable and batch.column(at).null_count:
+                raise InvalidError(
+                    null_in(item.name),
+                    path=self.path,
+                    remedy="merged rows are null where the column's aggregate function takes values back, or a row is "
+                    f"only a part: let {item.name} be nullable, or set 'fields.{item.name}.ignore-retract' = 'true'",
+                )
 
     @property
     def pending_bytes(self) -> int:
