@@ -110,15 +110,18 @@ def committed_in(
     store: Store, snapshot: Snapshot, files: Collection[tuple[bytes, str]]
 ) -> dict[tuple[bytes, str], float]:
     """Which retained snapshot added each of these pending files (partition, name), live in `snapshot`; those of expired
-    ones lack. Where a rollback that died left a gap, those that came in it have half an id: see `in_order`.
+    ones lack. Where a rollback that died left a gap, which others may have filled since, those that came in it have
+    half an id: see `in_order`.
 
     Reads delta manifests backwards from `snapshot`, only as far as needed.
     """
     wanted = set(files)
     found_in: dict[tuple[bytes, str], float] = {}
     gaps: list[Snapshot] = []  # what lies below them
+    seen: list[Snapshot] = []
     at: Snapshot | None = snapshot
     while wanted and at is not None:
+        seen.append(at)
         deltas = [m for m in store.delta_manifests(at) if _may_be_pending(m)]
         for entries in store.manifests(deltas):
             for entry in entries:
@@ -135,7 +138,24 @@ def committed_in(
             before = _pending_in(store, below)
             found_in.update(dict.fromkeys(wanted - before, below.id + 0.5))
             wanted &= before
+    if wanted:
+        found_in.update(_came_between(store, wanted, seen))
     return found_in
+
+
+def _came_between(
+    store: Store, wanted: set[tuple[bytes, str]], seen: Sequence[Snapshot]
+) -> dict[tuple[bytes, str], float]:
+    """Of pending files that no snapshot seen has added those that the oldest has not: their snapshot was rolled back,
+    and another has its id. `seen`: newest first."""
+    found: dict[tuple[bytes, str], float] = {}
+    left = wanted - _pending_in(store, seen[-1])
+    for above in reversed(seen[:-1]):
+        if left:
+            came = left & _pending_in(store, above)
+            found.update(dict.fromkeys(came, above.id - 0.5))
+            left -= came
+    return found
 
 
 def _below_gap(store: Store, number: int) -> Snapshot | None:
