@@ -85,4 +85,5 @@ def test_an_old_state_does_not_come_back_without_what_keeps_its_files() -> None:
     with pytest.raises(NotFoundError, match="by a rollback"):
         through(FaultStorage(storage, plan)).rollback_to_as_latest(3)
     assert stage == ["names", "tags"]
-    assert through(storage).store.snapshot_ids() == [1]
+    store = through(storage).store
+    assert store.snapshot_ids() == [1] and store.hint(store.paths.latest_hint) in (1, None)

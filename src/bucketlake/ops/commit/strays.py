@@ -152,7 +152,7 @@ def take_back(store: Store, snapshot: Snapshot) -> None:
         young = following is not None and min(at.time_millis, following.time_millis) > since
         at = following if young and following is not None and _can_be_seen(store, at, following) else None
     hint = store.hint(store.paths.latest_hint)
-    if hint is not None and hint > snapshot.id and not store.has_snapshot(hint):
+    if hint is not None and hint >= snapshot.id and not store.has_snapshot(hint):
         store.env.storage.delete(store.paths.latest_hint)  # Apache Paimon goes by it
 
 

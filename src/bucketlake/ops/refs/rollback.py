@@ -52,7 +52,7 @@ from bucketlake.ops.scan.scan import chosen_entries, live_entries
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.entries import deletion, entry_key
-from bucketlake.ops.table.publishing import by_catalog, write_hint
+from bucketlake.ops.table.publishing import by_catalog, is_managed, write_hint
 from bucketlake.ops.table.remedies import snapshot_remedy
 from bucketlake.ops.table.store import Store
 from bucketlake.paths import POSTPONE_BUCKET
@@ -351,8 +351,9 @@ def rollback_as_latest(store: Store, target: Snapshot, tagged: bool = False) -> 
     user = f"rollback-to-as-latest-{store.env.clock.new_uuid()}"
     try:
         done = _restoring(store, target, user)
-        with already_done("the old state is published", "look for it before doing so again", snapshot=done.id):
-            _require_held(store, target, done)
+        if not is_managed(store):  # a catalog's snapshots are not ours to take away
+            with already_done("the old state is published", "look for it before doing so again", snapshot=done.id):
+                _require_held(store, target, done)
         return done
     except BaseException:
         if not tagged and not _may_have_come(store, user):
